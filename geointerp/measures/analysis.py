@@ -1,0 +1,174 @@
+"""Analysis: every measure of one run, kept in the run folder."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from torch import Tensor
+
+from geointerp.errors import CheckpointError
+from geointerp.facts.table import FactTable
+from geointerp.measures.gating import Gating, gating
+from geointerp.measures.memory import Source, as_memory
+from geointerp.measures.selector import Selector, selector
+from geointerp.measures.superposition import Superposition, decompose
+from geointerp.measures.transfer import Transfer, transfer
+from geointerp.plain import plain
+from geointerp.training.checkpoint import read_tensors, write_json, write_tensors
+
+ANALYSIS_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Analysis:
+    """What was measured on one model.
+
+    Attributes:
+        superposition: fit with a matrix a relation; the maps of selector and transfer.
+        superposition_scalar: fit with a number a relation.
+        gating, selector, transfer: see their modules.
+    """
+
+    superposition: Superposition
+    superposition_scalar: Superposition
+    gating: Gating
+    selector: Selector
+    transfer: Transfer
+
+    def summary(self) -> dict[str, float | None]:
+        """The headline numbers, each with its null: what ``run --json`` prints."""
+        fit = self.superposition
+        return plain(
+            {
+                "recall": fit.recall_rows,
+                "r2_in_sample": fit.r2_in_sample,
+                "r2_leave_one_out": fit.r2_leave_one_out,
+                "r2_null": fit.null_leave_one_out.mean,
+                "r2_in_sample_null": fit.null_in_sample.mean,
+                "saturated": fit.saturated,
+                "selectivity": self.selector.selectivity,
+                "selectivity_null": self.selector.selectivity_null,
+                "isolation": self.selector.isolation,
+                "isolation_null": self.selector.isolation_null,
+                "transfer": self.transfer.recall,
+                "transfer_shuffled": self.transfer.shuffled,
+                "chance": self.transfer.chance,
+            }
+        )
+
+
+def measure(
+    source: Source,
+    facts: FactTable | None = None,
+    *,
+    permutations: int = 100,
+    seed: int = 0,
+    on_measure: Callable[[str], None] | None = None,
+) -> Analysis:
+    """Run every measure on one source.
+
+    Args:
+        source, facts: as for ``decompose``.
+        permutations: draws of the permutation null.
+        seed: of every draw that measures make; the bijections of ``transfer`` are never those of training.
+        on_measure: called with the name of each measure before it starts.
+    """
+    tell = on_measure or (lambda name: None)
+    memory = as_memory(source, facts)
+    tell("superposition")
+    fit = decompose(memory, permutations=permutations, seed=seed)
+    scalar = decompose(memory, maps="scalar", permutations=permutations, seed=seed)
+    tell("gating")
+    gates = gating(memory, seed=seed)
+    tell("selector")
+    matrix = selector(memory, superposition=fit, seed=seed)
+    tell("transfer")
+    moved = transfer(memory, superposition=fit, seed=seed)
+    return Analysis(
+        superposition=fit, superposition_scalar=scalar, gating=gates, selector=matrix, transfer=moved
+    )
+
+
+def write_analysis(folder: Path, analysis: Analysis) -> None:
+    """Write ``analysis.json`` (scalars and small arrays) and ``analysis.safetensors`` (every array) into a run folder.
+
+    Raises:
+        CheckpointError: the folder cannot be written.
+    """
+    arrays: dict[str, Tensor] = {}
+    content = _pack(analysis, "", arrays)
+    write_tensors(folder / "analysis.safetensors", arrays)
+    write_json(
+        folder / "analysis.json",
+        {"analysis_version": ANALYSIS_VERSION, "summary": analysis.summary(), "measures": content},
+    )
+
+
+def read_analysis(folder: Path) -> Analysis:
+    """The Analysis that ``write_analysis`` left in a run folder, equal in every value.
+
+    Raises:
+        CheckpointError: not measured yet, another version, or damaged.
+    """
+    import json
+
+    path = folder / "analysis.json"
+    if not path.is_file():
+        raise CheckpointError(f"{folder} has not been measured (no analysis.json); run: geointerp measure {folder}")
+    arrays, _ = read_tensors(folder / "analysis.safetensors")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["analysis_version"] != ANALYSIS_VERSION:
+            raise CheckpointError(
+                f"{path} has version {content['analysis_version']} and this geointerp reads {ANALYSIS_VERSION}; "
+                f"measure again: geointerp measure {folder}"
+            )
+        return _unpack(Analysis, content["measures"], "", arrays)
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(f"{path} is damaged ({type(error).__name__}: {error}); measure {folder} again") from error
+
+
+def _pack(value: Any, at: str, arrays: dict[str, Tensor]) -> Any:
+    """Plain JSON types of a result, its tensors put aside under their dotted path (small ones stay readable too)."""
+    if not hasattr(value, "__dataclass_fields__"):
+        if isinstance(value, tuple) and value and hasattr(value[0], "__dataclass_fields__"):
+            return [_pack(item, f"{at}{i}.", arrays) for i, item in enumerate(value)]
+        return plain(value)
+    out = {}
+    for field in fields(value):
+        item = getattr(value, field.name)
+        if isinstance(item, Tensor):
+            arrays[at + field.name] = item
+            if not field.metadata.get("large"):
+                out[field.name] = plain(item)
+        else:
+            out[field.name] = _pack(item, f"{at}{field.name}.", arrays)
+    return out
+
+
+def _unpack(kind: Any, content: Any, at: str, arrays: dict[str, Tensor]) -> Any:
+    """Inverse of ``_pack`` for the type ``kind``; None stands for a number that is not finite where none is allowed."""
+    if get_origin(kind) in (Union, UnionType):
+        kinds = [k for k in get_args(kind) if k is not type(None)]
+        return None if content is None else _unpack(kinds[0], content, at, arrays)
+    if get_origin(kind) is tuple:
+        return tuple(_unpack(get_args(kind)[0], item, f"{at}{i}.", arrays) for i, item in enumerate(content))
+    if hasattr(kind, "__dataclass_fields__"):
+        hints = get_type_hints(kind)
+        return kind(
+            **{
+                field.name: arrays[at + field.name]
+                if at + field.name in arrays
+                else _unpack(hints[field.name], content[field.name], f"{at}{field.name}.", arrays)
+                for field in fields(kind)
+            }
+        )
+    if kind is float:
+        return float("nan") if content is None else float(content)
+    return content
+
+

@@ -1,0 +1,1 @@
+"""Report: figures from results, and the offline page that holds them."""
