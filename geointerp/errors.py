@@ -1,4 +1,7 @@
-"""The errors that geointerp raises on purpose. Each message says what was asked, what was given, why it does not fit, and what to do."""
+"""The errors that geointerp raises on purpose.
+
+Each message says what was asked, what was given, why it does not fit, and what to do.
+"""
 
 
 class GeointerpError(ValueError):

@@ -17,11 +17,13 @@ def check_integer(name: str, value: object, least: int) -> None:
         raise ConfigError(f"{name}={value!r} is not a whole number of at least {least}; give one")
 
 
-def check_number(name: str, value: object, least: float, *, above: bool = False) -> None:
+def check_number(name: str, value: object, least: int, *, above: bool = False) -> None:
     """Raise ConfigError unless ``value`` is a finite number ``>= least`` (``> least`` with ``above``)."""
     fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not fits or value < least or (above and value == least):  # pyright: ignore[reportOperatorIssue] - fits implies a number
-        raise ConfigError(f"{name}={value!r} is not a finite number {'above' if above else 'of at least'} {least:g}; give one")
+        raise ConfigError(
+            f"{name}={value!r} is not a finite number {'above' if above else 'of at least'} {least:g}; give one"
+        )
 
 
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
@@ -61,5 +63,5 @@ def from_dict(settings: type[Settings], given: object, where: str) -> Settings:
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING and name not in given
     ]
     if needed:
-        raise ConfigError(f"{where}: missing setting{'s' * (len(needed) > 1)} {', '.join(needed)}; add {'them' if len(needed) > 1 else 'it'}")
+        raise ConfigError(f"{where}: missing {', '.join(needed)}, which has no default; add it")
     return settings(**given)

@@ -10,19 +10,11 @@ from jaxtyping import Int
 from torch import Tensor
 
 from geointerp.errors import FactsError
-from geointerp.facts.table import FactTable
-
-QUERY_LENGTH = 2  # subject, relation
 
 
 def relation_token(relation: Int[Tensor, "*shape"], n_subjects: int) -> Int[Tensor, "*shape"]:
     """Tokens of relation ids."""
     return relation + n_subjects
-
-
-def attribute_token(attribute: Int[Tensor, "*shape"], n_subjects: int, n_relations: int) -> Int[Tensor, "*shape"]:
-    """Tokens of attribute ids, in models that have them."""
-    return attribute + n_subjects + n_relations
 
 
 def check_ids(kind: str, ids: Int[Tensor, "*shape"], count: int) -> None:
@@ -37,13 +29,13 @@ def check_ids(kind: str, ids: Int[Tensor, "*shape"], count: int) -> None:
 
 
 def queries(
-    facts: FactTable, relations: Int[Tensor, " batch"], subjects: Int[Tensor, " batch"]
+    subjects: Int[Tensor, " batch"], relations: Int[Tensor, " batch"], *, n_subjects: int, n_relations: int
 ) -> Int[Tensor, "batch pos=2"]:
     """Tokens ``[s, N + r]`` that ask relation r of subject s.
 
     Raises:
         FactsError: an id is out of range.
     """
-    check_ids("relation", relations, facts.n_relations)
-    check_ids("subject", subjects, facts.n_subjects)
-    return torch.stack([subjects, relation_token(relations, facts.n_subjects)], dim=-1)
+    check_ids("subject", subjects, n_subjects)
+    check_ids("relation", relations, n_relations)
+    return torch.stack([subjects, relation_token(relations, n_subjects)], dim=-1)

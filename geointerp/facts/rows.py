@@ -38,8 +38,8 @@ def layout(where: str, header: Sequence[str]) -> tuple[int, int, int] | None:
     if len(header) < 2:
         named = f"only the column {shown(header[0])}" if header else "no column"
         raise FactsError(
-            f"{where} names {named}, and a table has at least 2; give a subject and its relations, separated by commas in "
-            ".csv and by tabs in .tsv"
+            f"{where} names {named}, and a table has at least 2; give a subject and its relations, separated by commas "
+            "in .csv and by tabs in .tsv"
         )
     for i, name in enumerate(header):
         if name in header[:i]:
@@ -53,7 +53,7 @@ def layout(where: str, header: Sequence[str]) -> tuple[int, int, int] | None:
     if sorted(plain) == sorted(LONG):
         return plain.index("subject"), plain.index("relation"), plain.index("object")
     if set(LONG) <= set(plain):
-        others = ", ".join(shown(name) for name, word in zip(header, plain, strict=True) if word not in LONG)
+        others = ", ".join(shown(header[i]) for i, word in enumerate(plain) if word not in LONG or word in plain[:i])
         raise FactsError(
             f"{where} has the columns subject, relation and object (or attribute), and besides {others}; drop what "
             "is besides, or rename those three where they are relations of a wide table"
@@ -98,7 +98,8 @@ def facts_of_columns(
             raise FactsError(
                 f"{where}: {place(empty[0])} has no subject in its first cell; fill it in, or empty the row"
             )
-        used, relation = np.unique(column, return_inverse=True)
+        used = np.flatnonzero(np.bincount(column, minlength=relations))
+        relation = np.searchsorted(used, column)
         relation_names = tuple(header[1 + i] for i in used.tolist())
     subject, subject_names = numbered(subjects)
     attribute, attribute_names = numbered(objects)

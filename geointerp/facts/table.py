@@ -78,8 +78,11 @@ class FactTable:
 
     @cached_property
     def relation_kinds(self) -> tuple[str, ...]:
-        """A word a relation: 'bijection' (onto its attributes, every subject has one), 'one-to-one' (no attribute twice,
-        but some subjects have none), or 'many-to-one'."""
+        """A word a relation.
+
+        'bijection': no attribute twice and every subject has one; 'one-to-one': no attribute twice, but some subjects
+        have none; 'many-to-one': the rest.
+        """
         kinds = []
         for row, here in zip(self.answers, self.present, strict=True):
             held = row[here]
@@ -91,7 +94,7 @@ class FactTable:
 
     @cached_property
     def attribute_sets(self) -> str:
-        """'shared' (every relation uses the same attributes), 'disjoint' (no two relations share one) or 'overlapping'."""
+        """'shared' (all relations use the same attributes), 'disjoint' (no two share one) or 'overlapping'."""
         used = torch.zeros(self.n_relations, self.n_attributes, dtype=torch.bool)
         relation, subject = self.fact_ids
         used[relation, self.answers[relation, subject]] = True

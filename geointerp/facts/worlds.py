@@ -24,7 +24,7 @@ def random_bijections(n_subjects: int, n_relations: int, seed: int, *, disjoint:
         ConfigError: fewer than two subjects, or no relation.
     """
     if n_subjects < 2:
-        raise ConfigError(f"--subjects {n_subjects}: a world needs at least 2 subjects, or there is nothing to tell apart")
+        raise ConfigError(f"--subjects {n_subjects}: a world needs at least 2 subjects to tell apart")
     if n_relations < 1:
         raise ConfigError(f"--relations {n_relations}: a world needs at least 1 relation")
     rng = generator(seed, "facts")

@@ -19,6 +19,7 @@ from geointerp.plain import plain
 from geointerp.training.checkpoint import read_tensors, write_json, write_tensors
 
 ANALYSIS_VERSION = 1
+MEASURES = ("superposition", "gating", "selector", "transfer")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -27,12 +28,12 @@ class Analysis:
 
     Attributes:
         superposition: fit with a matrix a relation; the maps of selector and transfer.
-        superposition_scalar: fit with a number a relation.
+        superposition_scalar: fit with a number a relation; None where rows and attribute vectors differ in width.
         gating, selector, transfer: see their modules.
     """
 
     superposition: Superposition
-    superposition_scalar: Superposition
+    superposition_scalar: Superposition | None
     gating: Gating
     selector: Selector
     transfer: Transfer
@@ -79,16 +80,16 @@ def measure(
     memory = as_memory(source, facts)
     tell("superposition")
     fit = decompose(memory, permutations=permutations, seed=seed)
-    scalar = decompose(memory, maps="scalar", permutations=permutations, seed=seed)
+    scalar = None
+    if memory.rows.shape[1] == memory.attributes.shape[1]:
+        scalar = decompose(memory, maps="scalar", permutations=permutations, seed=seed)
     tell("gating")
     gates = gating(memory, seed=seed)
     tell("selector")
     matrix = selector(memory, superposition=fit, seed=seed)
     tell("transfer")
     moved = transfer(memory, superposition=fit, seed=seed)
-    return Analysis(
-        superposition=fit, superposition_scalar=scalar, gating=gates, selector=matrix, transfer=moved
-    )
+    return Analysis(superposition=fit, superposition_scalar=scalar, gating=gates, selector=matrix, transfer=moved)
 
 
 def write_analysis(folder: Path, analysis: Analysis) -> None:
@@ -170,5 +171,3 @@ def _unpack(kind: Any, content: Any, at: str, arrays: dict[str, Tensor]) -> Any:
     if kind is float:
         return float("nan") if content is None else float(content)
     return content
-
-

@@ -119,14 +119,14 @@ def gating(
     else:
         memory = as_memory(source, facts)
         facts, n_relations = memory.facts, memory.facts.n_relations
-        run = memory.needs("pre_activations", "gating")
+        run = memory.pre_activations_for("gating")
         asked = torch.zeros(1, dtype=torch.int64, device=memory.rows.device)
-        width = max(layer.shape[1] for layer in run(memory.rows[:1], asked))  # pyright: ignore[reportGeneralTypeIssues] - a list of tensors
+        width = max(layer.shape[1] for layer in run(memory.rows[:1], asked))
 
         def blocks(subjects: Int[Tensor, " block"]) -> list[Tensor]:
             rows = repeat(memory.rows[subjects.to(memory.rows.device)], "s d -> (r s) d", r=n_relations)
             relations = torch.arange(n_relations, device=rows.device).repeat_interleave(len(subjects))
-            return [rearrange(x, "(r s) u -> r s u", r=n_relations) for x in run(rows, relations)]  # pyright: ignore[reportGeneralTypeIssues]
+            return [rearrange(x, "(r s) u -> r s u", r=n_relations) for x in run(rows, relations)]
 
     step = block_length(facts.n_relations * width)
     tallies: list[_Tally] = []
@@ -244,9 +244,7 @@ def _information(rate: Float[Tensor, "relation unit"], asked: Float[Tensor, " re
     return (entropy((weight * rate).sum(0)) - (weight * entropy(rate)).sum(0)).clamp(min=0)
 
 
-def _shuffled_labels(
-    present: Bool[Tensor, "relation block"], rng: torch.Generator
-) -> Int[Tensor, "relation block"]:
+def _shuffled_labels(present: Bool[Tensor, "relation block"], rng: torch.Generator) -> Int[Tensor, "relation block"]:
     """For each subject, a permutation of its facts among themselves: entry r says which relation's answer r takes."""
     keys = torch.rand(present.shape, generator=rng) + 2.0 * ~present  # absent facts sort last, and map to themselves
     natural = (~present).to(torch.int8).argsort(dim=0, stable=True)

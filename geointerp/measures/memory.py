@@ -15,9 +15,7 @@ from geointerp.facts.table import FactTable
 from geointerp.models.recall import AnswerLogits
 from geointerp.models.transformer import FactTransformer
 
-PreActivations = Callable[
-    [Float[Tensor, "batch d_model"], Int[Tensor, " batch"]], list[Float[Tensor, "batch d_mlp"]]
-]
+PreActivations = Callable[[Float[Tensor, "batch d_model"], Int[Tensor, " batch"]], list[Float[Tensor, "batch d_mlp"]]]
 """Pre-activations at the answer position, one tensor a layer, of rows and the relations asked of them."""
 
 AttributeVectors = Literal["unembed", "embed"]
@@ -30,7 +28,7 @@ class FactMemory:
     Attributes:
         facts: what it was trained on.
         rows: subject rows e_s ``[subject d_model]``.
-        attributes: attribute vectors u_a ``[attribute d_model]``.
+        attributes: attribute vectors u_a ``[attribute d_attribute]``, d_model wide in a transformer.
         logits: rows ``[batch d_model]`` and relations ``[batch]`` to logits ``[batch attribute]``; None when only the
             geometry is known.
         pre_activations: rows and relations to one ``[batch d_mlp]`` a layer; None likewise.
@@ -42,7 +40,7 @@ class FactMemory:
 
     facts: FactTable
     rows: Float[Tensor, "subject d_model"]
-    attributes: Float[Tensor, "attribute d_model"]
+    attributes: Float[Tensor, "attribute d_attribute"]
     logits: AnswerLogits | None = None
     pre_activations: PreActivations | None = None
     vectors: AttributeVectors = "unembed"
@@ -66,12 +64,19 @@ class FactMemory:
                     f"{int((~finite).sum())} of {count} {kind}s do: look for the step at which training diverged"
                 )
 
-    def needs(self, part: Literal["logits", "pre_activations"], measure: str) -> Callable[..., object]:
-        """The callable ``part``, or MeasureError that says which measure wanted it."""
-        value = getattr(self, part)
-        if value is None:
-            raise MeasureError(f"{measure} runs the network, and this FactMemory has {part}=None; give a callable")
-        return value
+    def logits_for(self, measure: str) -> AnswerLogits:
+        """``logits``, or MeasureError that says which measure wanted them."""
+        if self.logits is None:
+            raise MeasureError(f"{measure} runs the network, and this FactMemory has logits=None; give a callable")
+        return self.logits
+
+    def pre_activations_for(self, measure: str) -> PreActivations:
+        """``pre_activations``, or MeasureError that says which measure wanted them."""
+        if self.pre_activations is None:
+            raise MeasureError(
+                f"{measure} reads hidden units, and this FactMemory has pre_activations=None; give a callable"
+            )
+        return self.pre_activations
 
 
 Source = str | Path | FactTransformer | FactMemory | tuple[Tensor, Tensor]

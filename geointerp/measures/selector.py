@@ -1,7 +1,7 @@
 """Selector matrix: asked relation r, how far does the answer follow component q of the subject's row?
 
 Definition: the project's own; a perfect selector is the identity. Component q of subject s is swapped for that of
-another subject s': e_s + A_q (u_{g_q(s')} - u_{g_q(s)}), with the maps of ``decompose`` and the row's own residual kept.
+another subject s': e_s + A_q (u_{g_q(s')} - u_{g_q(s)}), with the maps of ``decompose``; the row keeps its residual.
 """
 
 from dataclasses import dataclass
@@ -79,7 +79,7 @@ def selector(
     """
     check_integer("seed", seed, 0)
     memory = as_memory(source, facts)
-    logits = memory.needs("logits", "selector")
+    logits = memory.logits_for("selector")
     if superposition is None:
         superposition = decompose(memory, permutations=1)
     facts = memory.facts
@@ -90,10 +90,7 @@ def selector(
         )
     n_relations = facts.n_relations
     partner = torch.stack(
-        [
-            torch.randperm(facts.n_subjects, generator=generator(seed, "swap partners", q))
-            for q in range(n_relations)
-        ]
+        [torch.randperm(facts.n_subjects, generator=generator(seed, "swap partners", q)) for q in range(n_relations)]
     )
     sums = {name: torch.zeros(n_relations, n_relations, dtype=torch.float64) for name in _STATISTICS}
     counts = torch.zeros(n_relations, n_relations, dtype=torch.int64)

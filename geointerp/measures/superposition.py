@@ -16,7 +16,7 @@ from torch import Tensor
 from geointerp.errors import MeasureError
 from geointerp.facts.table import FactTable
 from geointerp.measures.least_squares import LinearMaps, ScalarMaps, relative_tolerance
-from geointerp.measures.memory import AttributeVectors, FactMemory, Source, as_memory
+from geointerp.measures.memory import AttributeVectors, Source, as_memory
 from geointerp.models.recall import recall
 from geointerp.plain import plain
 from geointerp.randomness import generator

@@ -14,7 +14,7 @@ from geointerp.errors import MeasureError
 from geointerp.facts.table import FactTable
 from geointerp.measures.memory import FactMemory, Source, as_memory
 from geointerp.measures.superposition import Superposition, answer_vectors, decompose
-from geointerp.models.recall import recall
+from geointerp.models.recall import AnswerLogits, recall
 from geointerp.plain import plain
 from geointerp.settings import check_integer
 
@@ -76,7 +76,7 @@ def transfer(
     """
     check_integer("worlds", worlds, 1)
     memory = as_memory(source, facts)
-    memory.needs("logits", "transfer")
+    logits = memory.logits_for("transfer")
     if superposition is None:
         superposition = decompose(memory, permutations=1)
     if superposition.maps.shape[0] != memory.facts.n_relations:
@@ -85,10 +85,10 @@ def transfer(
             f"{memory.facts.n_relations}; decompose the same source"
         )
     new = [memory.facts.redrawn(seed, i) for i in range(worlds)]
-    recalls = torch.tensor([_recall(memory, superposition, world) for world in new], dtype=torch.float64)
+    recalls = torch.tensor([_recall(logits, memory, superposition, world) for world in new], dtype=torch.float64)
     shuffled = None
     if memory.facts.n_relations > 1:
-        shuffled = float(torch.tensor([_recall(memory, superposition, world, shift=1) for world in new]).mean())
+        shuffled = float(torch.tensor([_recall(logits, memory, superposition, world, shift=1) for world in new]).mean())
     used = [len(row[here].unique()) for row, here in zip(memory.facts.answers, memory.facts.present, strict=True)]
     asked = memory.facts.present.sum(1)
     return Transfer(
@@ -98,16 +98,15 @@ def transfer(
         chance=1 / memory.facts.n_attributes,
         chance_in_relation=float((asked / torch.tensor(used).clamp(min=1)).sum() / asked.sum()),
         shuffled=shuffled,
-        trained=_recall(memory, superposition, memory.facts),
+        trained=_recall(logits, memory, superposition, memory.facts),
         saturated=superposition.saturated,
         worlds=worlds,
         seed=seed,
     )
 
 
-def _recall(memory: FactMemory, fit: Superposition, facts: FactTable, shift: int = 0) -> float:
+def _recall(logits: AnswerLogits, memory: FactMemory, fit: Superposition, facts: FactTable, shift: int = 0) -> float:
     """Recall of ``facts`` through rows written with the maps, each given to the relation ``shift`` further on."""
-    assert memory.logits is not None  # noqa: S101 - checked by the caller
     maps = fit.maps.roll(shift, 0)
     rows = fit.intercept + torch.einsum("rmd,rsd->sm", maps, answer_vectors(facts, memory.attributes))
-    return recall(memory.logits, rows.to(memory.rows), facts).overall
+    return recall(logits, rows.to(memory.rows), facts).overall

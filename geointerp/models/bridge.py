@@ -1,11 +1,16 @@
 """To and from TransformerLens's native TransformerBridge, where the two architectures overlap."""
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
 import torch
+from torch import Tensor, nn
 from transformer_lens.config import TransformerBridgeConfig
 from transformer_lens.model_bridge import TransformerBridge
 
 from geointerp.errors import ConfigError
 from geointerp.models.config import FactTransformerConfig
+from geointerp.models.layers import Norm
 from geointerp.models.transformer import FactTransformer
 
 
@@ -30,6 +35,66 @@ def bridge_config(model: FactTransformer) -> TransformerBridgeConfig:
     )
 
 
+@dataclass(frozen=True)
+class _Shared:
+    """A weight that both architectures have: its name in the bridge, and our layout to and from theirs."""
+
+    name: str
+    weight: Tensor
+    to_theirs: Callable[[Tensor], Tensor]
+    to_ours: Callable[[Tensor], Tensor]
+
+
+def _shared_weights(model: FactTransformer) -> Iterator[_Shared]:
+    """Every weight of ours but the embedding tables, which the bridge keeps as one."""
+    heads = (model.config.n_heads, model.config.d_head)
+
+    def same(name: str, weight: Tensor | None) -> Iterator[_Shared]:
+        if weight is not None:
+            yield _Shared(name, weight, lambda w: w, lambda w: w)
+
+    def turned(name: str, weight: Tensor) -> Iterator[_Shared]:
+        yield _Shared(name, weight, lambda w: w.T, lambda w: w.T)
+
+    def by_head(name: str, weight: Tensor | None, bias: Tensor | None) -> Iterator[_Shared]:
+        if weight is not None:
+            yield _Shared(
+                f"{name}.weight",
+                weight,
+                lambda w: w.transpose(0, 1).flatten(1).T,
+                lambda w: w.T.unflatten(1, heads).transpose(0, 1),
+            )
+        if bias is not None:
+            yield _Shared(f"{name}.bias", bias, lambda b: b.flatten(), lambda b: b.unflatten(0, heads))
+
+    def norm(name: str, module: nn.Module) -> Iterator[_Shared]:
+        if isinstance(module, Norm):
+            yield from same(f"{name}.weight", module.w)
+            yield from same(f"{name}.bias", module.b)
+
+    yield from same("pos_embed.weight", model.W_pos)
+    yield from norm("ln_final", model.ln_final)
+    if model.unembed is not None:
+        yield from turned("unembed.weight", model.unembed.W_U)
+    for layer, block in enumerate(model.blocks):
+        at = f"blocks.{layer}"
+        attn, mlp = block.attn, block.mlp
+        if attn is not None:
+            yield from norm(f"{at}.ln1", block.ln1)
+            yield from by_head(f"{at}.attn.q", attn.W_Q if attn.learned else None, attn.b_Q)
+            yield from by_head(f"{at}.attn.k", attn.W_K if attn.learned else None, attn.b_K)
+            yield from by_head(f"{at}.attn.v", attn.W_V, attn.b_V)
+            yield _Shared(
+                f"{at}.attn.o.weight", attn.W_O, lambda w: w.flatten(0, 1).T, lambda w: w.T.unflatten(0, heads)
+            )
+            yield from same(f"{at}.attn.o.bias", attn.b_O)
+        yield from norm(f"{at}.ln2", block.ln2)
+        yield from turned(f"{at}.mlp.in.weight", mlp.W_in)
+        yield from same(f"{at}.mlp.in.bias", mlp.b_in)
+        yield from turned(f"{at}.mlp.out.weight", mlp.W_out)
+        yield from same(f"{at}.mlp.out.bias", mlp.b_out)
+
+
 def to_bridge(model: FactTransformer) -> TransformerBridge:
     """A native TransformerBridge with equal logits (tested to 1e-5), for every tool of TransformerLens.
 
@@ -39,39 +104,15 @@ def to_bridge(model: FactTransformer) -> TransformerBridge:
     Raises:
         ConfigError: the model has no attention, which a native bridge always has.
     """
-    config = model.config
-    if config.attention == "none":
+    if model.config.attention == "none":
         raise ConfigError(
             "attention='none' has no counterpart in a native TransformerBridge, whose blocks always attend; "
             "train with attention='uniform' or 'learned' to convert"
         )
     bridge: TransformerBridge = TransformerBridge.boot_native(bridge_config(model))  # pyright: ignore[reportAttributeAccessIssue] - attached at import
     weights = {name: torch.zeros_like(value) for name, value in bridge.state_dict().items()}
-    weights["embed.weight"] = model.W_E
-    weights["unembed.weight"] = model.W_U.T
-    if model.W_pos is not None:
-        weights["pos_embed.weight"] = model.W_pos
-    norms = {"ln_final": model.ln_final}
-    for layer, block in enumerate(model.blocks):
-        at = f"blocks.{layer}"
-        norms |= {f"{at}.ln1": block.ln1, f"{at}.ln2": block.ln2}
-        for ours, theirs in (("Q", "q"), ("K", "k"), ("V", "v")):
-            value = getattr(block.attn, f"W_{ours}", None)
-            if value is not None:
-                weights[f"{at}.attn.{theirs}.weight"] = value.transpose(0, 1).flatten(1).T
-            bias = getattr(block.attn, f"b_{ours}")
-            if bias is not None:
-                weights[f"{at}.attn.{theirs}.bias"] = bias.flatten()
-        weights[f"{at}.attn.o.weight"] = block.attn.W_O.flatten(0, 1).T
-        weights[f"{at}.mlp.in.weight"], weights[f"{at}.mlp.out.weight"] = block.mlp.W_in.T, block.mlp.W_out.T
-        if config.biases:
-            weights[f"{at}.attn.o.bias"] = block.attn.b_O
-            weights[f"{at}.mlp.in.bias"], weights[f"{at}.mlp.out.bias"] = block.mlp.b_in, block.mlp.b_out
-    if config.normalization is not None:
-        for name, norm in norms.items():
-            weights[f"{name}.weight"] = norm.w
-            if norm.b is not None:
-                weights[f"{name}.bias"] = norm.b
+    weights |= {"embed.weight": model.W_E, "unembed.weight": model.W_U.T}
+    weights |= {shared.name: shared.to_theirs(shared.weight) for shared in _shared_weights(model)}
     bridge.load_state_dict({name: value.detach().clone() for name, value in weights.items()}, strict=True)
     return bridge.eval()
 
@@ -133,31 +174,9 @@ def from_bridge(bridge: TransformerBridge, n_subjects: int, n_relations: int) ->
     )
     weights = bridge.state_dict()
     model = FactTransformer(config)
-    head_shape = (config.n_heads, config.d_head)
-
-    def put(parameter: torch.Tensor, value: torch.Tensor) -> None:
-        parameter.data = value.detach().to(torch.float32).clone()
-
-    put(model.embed.W_subject, weights["embed.weight"][:n_subjects])
-    put(model.embed.W_relation, weights["embed.weight"][n_subjects:])
-    put(model.W_pos, weights["pos_embed.weight"])  # pyright: ignore[reportArgumentType] - positions are on
-    put(model.unembed.W_U, weights["unembed.weight"].T)  # pyright: ignore[reportOptionalMemberAccess] - not tied
-    norms = {"ln_final": model.ln_final}
-    for layer, block in enumerate(model.blocks):
-        at = f"blocks.{layer}"
-        norms |= {f"{at}.ln1": block.ln1, f"{at}.ln2": block.ln2}
-        for ours, theirs in (("Q", "q"), ("K", "k"), ("V", "v")):
-            put(getattr(block.attn, f"W_{ours}"), weights[f"{at}.attn.{theirs}.weight"].T.unflatten(1, head_shape).transpose(0, 1))
-            put(getattr(block.attn, f"b_{ours}"), weights[f"{at}.attn.{theirs}.bias"].unflatten(0, head_shape))
-        put(block.attn.W_O, weights[f"{at}.attn.o.weight"].T.unflatten(0, head_shape))
-        put(block.attn.b_O, weights[f"{at}.attn.o.bias"])
-        put(block.mlp.W_in, weights[f"{at}.mlp.in.weight"].T)
-        put(block.mlp.b_in, weights[f"{at}.mlp.in.bias"])
-        put(block.mlp.W_out, weights[f"{at}.mlp.out.weight"].T)
-        put(block.mlp.b_out, weights[f"{at}.mlp.out.bias"])
-    if config.normalization is not None:
-        for name, norm in norms.items():
-            put(norm.w, weights[f"{name}.weight"])
-            if norm.b is not None:
-                put(norm.b, weights[f"{name}.bias"])
-    return model
+    with torch.no_grad():
+        model.embed.W_subject.copy_(weights["embed.weight"][:n_subjects])
+        model.embed.W_relation.copy_(weights["embed.weight"][n_subjects:])
+        for shared in _shared_weights(model):
+            shared.weight.copy_(shared.to_ours(weights[shared.name]))
+    return model.eval()

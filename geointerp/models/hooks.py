@@ -22,11 +22,13 @@ class CheckedHookPoint(HookPoint):
     def add_hook(  # pyright: ignore[reportIncompatibleMethodOverride] - the same parameters, passed through
         self, hook: Any, dir: Literal["fwd", "bwd"] = "fwd", *args: Any, **kwargs: Any
     ) -> LensHandle:
-        @wraps(hook)
-        def checked(activation: torch.Tensor, *, hook: HookPoint, _user_hook: Any = hook) -> torch.Tensor | None:
-            result = _user_hook(activation, hook=hook)
+        user_hook = hook
+
+        @wraps(user_hook)
+        def checked(tensor: torch.Tensor, *, hook: HookPoint) -> Any:
+            result = user_hook(tensor, hook=hook)
             if result is not None:
-                self._check(activation, result[0] if dir == "bwd" and isinstance(result, tuple) else result)
+                self._check(tensor, result[0] if dir == "bwd" and isinstance(result, tuple) else result)
             return result
 
         return super().add_hook(checked, dir, *args, **kwargs)

@@ -32,8 +32,8 @@ class Embed(nn.Module):
 
     @property
     def W_E(self) -> Float[Tensor, "d_vocab d_model"]:
-        tables = [self.W_subject, self.W_relation] + ([] if self.W_attribute is None else [self.W_attribute])
-        return torch.cat(tables)
+        tables = (self.W_subject, self.W_relation, self.W_attribute)
+        return torch.cat([table for table in tables if table is not None])
 
 
 class Norm(nn.Module):
@@ -97,7 +97,9 @@ class Attention(nn.Module):
 
     @staticmethod
     def _heads(
-        x: Float[Tensor, "batch pos d_model"], w: Float[Tensor, "head d_model d_head"], b: Float[Tensor, "head d_head"] | None
+        x: Float[Tensor, "batch pos d_model"],
+        w: Float[Tensor, "head d_model d_head"],
+        b: Float[Tensor, "head d_head"] | None,
     ) -> Float[Tensor, "batch pos head d_head"]:
         heads = (x @ w.transpose(0, 1).flatten(1)).unflatten(-1, (w.shape[0], w.shape[2]))
         return heads if b is None else heads + b

@@ -7,9 +7,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformer_lens import ActivationCache, HookedRootModule
 from transformer_lens.config import TransformerBridgeConfig
+from transformer_lens.utilities.typed_module_list import TypedModuleList
 
 from geointerp.errors import FactsError
-from geointerp.facts.queries import check_ids, relation_token
+from geointerp.facts.queries import check_ids, queries
 from geointerp.facts.table import FactTable
 from geointerp.models.config import FactTransformerConfig
 from geointerp.models.hooks import CheckedHookPoint
@@ -36,7 +37,7 @@ class FactTransformer(HookedRootModule):
         self.W_pos = nn.Parameter(torch.empty(config.n_ctx, config.d_model)) if config.positions else None
         if config.positions:
             self.hook_pos_embed = CheckedHookPoint()
-        self.blocks = nn.ModuleList([Block(config) for _ in range(config.n_layers)])
+        self.blocks = TypedModuleList([Block(config) for _ in range(config.n_layers)])
         self.ln_final = norm_or_identity(config)
         self.unembed = None if config.tie_unembed else Unembed(config)
         self.setup()
@@ -44,7 +45,11 @@ class FactTransformer(HookedRootModule):
 
     @torch.no_grad()
     def initialize(self, seed: int) -> None:
-        """Draw every weight again. Matrices: normal, sd 1/sqrt(fan-in), residual writers divided by sqrt(2 n_layers)."""
+        """Draw every weight again, a sub-seed a weight.
+
+        Matrices and tables are normal with sd 1/sqrt(fan-in), those that write to the residual stream divided by
+        sqrt(2 n_layers); biases are 0 and norm weights 1.
+        """
         for name, value in self.named_parameters():
             leaf = name.rsplit(".", 1)[-1]
             if leaf.startswith("b"):
@@ -58,10 +63,10 @@ class FactTransformer(HookedRootModule):
                 value.copy_(torch.randn(value.shape, generator=generator(seed, "init", *name.encode())) * sd)
         self.embed.W_subject.requires_grad_(not self.config.freeze_subjects)
         attribute_table = self.embed.W_attribute if self.unembed is None else self.unembed.W_U
-        assert attribute_table is not None  # noqa: S101 - tied models have the table
+        assert attribute_table is not None
         attribute_table.requires_grad_(not self.config.freeze_unembed)
 
-    # ---- what it computes -------------------------------------------------------------------------------------------
+    # ---- what it computes ----
 
     def forward(
         self, tokens: Int[Tensor, "batch pos"], *, answer_only: bool = False
@@ -110,7 +115,7 @@ class FactTransformer(HookedRootModule):
         x = self.ln_final(x)
         return x @ self.W_U if self.unembed is None else self.unembed(x)
 
-    # ---- its weights, by TransformerLens's names -----------------------------------------------------------------------
+    # ---- its weights, by TransformerLens's names ----
 
     @property
     def W_E(self) -> Float[Tensor, "d_vocab d_model"]:
@@ -120,7 +125,7 @@ class FactTransformer(HookedRootModule):
     def W_U(self) -> Float[Tensor, "d_model attribute"]:
         if self.unembed is not None:
             return self.unembed.W_U
-        assert self.embed.W_attribute is not None  # noqa: S101 - tied models have the table
+        assert self.embed.W_attribute is not None
         return self.embed.W_attribute.T
 
     @property
@@ -137,7 +142,7 @@ class FactTransformer(HookedRootModule):
     def n_parameters(self) -> int:
         return sum(p.numel() for p in self.parameters())
 
-    # ---- what TransformerLens's tools ask of a model -------------------------------------------------------------------
+    # ---- what TransformerLens's tools ask of a model ----
 
     @property
     def cfg(self) -> TransformerBridgeConfig:
@@ -155,15 +160,16 @@ class FactTransformer(HookedRootModule):
             cache = ActivationCache(cache, self, has_batch_dim=not remove_batch_dim)  # pyright: ignore[reportArgumentType] - structural match
         return out, cache
 
-    def to_tokens(self, subjects: Int[Tensor, " batch"], relations: Int[Tensor, " batch"]) -> Int[Tensor, "batch pos=2"]:
+    def to_tokens(
+        self, subjects: Int[Tensor, " batch"], relations: Int[Tensor, " batch"]
+    ) -> Int[Tensor, "batch pos=2"]:
         """Query tokens of (subject, relation) pairs.
 
         Raises:
             FactsError: an id out of range.
         """
-        check_ids("subject", subjects, self.config.n_subjects)
-        check_ids("relation", relations, self.config.n_relations)
-        return torch.stack([subjects, relation_token(relations, self.config.n_subjects)], dim=1)
+        config = self.config
+        return queries(subjects, relations, n_subjects=config.n_subjects, n_relations=config.n_relations)
 
     def tokens_to_residual_directions(self, attributes: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape d_model"]:
         """Unembedding directions of attribute ids, which are the output tokens."""
@@ -171,7 +177,7 @@ class FactTransformer(HookedRootModule):
         return self.W_U.T[attributes]
 
     def check_fits(self, facts: FactTable) -> None:
-        """Raise FactsError, naming the sizes, unless the model has exactly the table's subjects, relations and attributes."""
+        """Raise FactsError, naming the sizes, unless model and table agree in subjects, relations, attributes."""
         for kind in ("subjects", "relations", "attributes"):
             have, need = getattr(self.config, f"n_{kind}"), getattr(facts, f"n_{kind}")
             if have != need:

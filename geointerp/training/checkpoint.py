@@ -13,6 +13,7 @@ Nothing here unpickles.
 import json
 import os
 import platform
+import shutil
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -96,7 +97,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise CheckpointError(f"{path} is {'a folder' if path.is_dir() else 'missing'}; expected a safetensors file")
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118 - not a dict
+            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118 - safe_open is no dict
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(
             f"{path} is not a whole safetensors file ({error}); it may be cut off: restore it or train again"
@@ -111,7 +112,8 @@ def start_folder(folder: Path, config: RunConfig, facts: FactTable) -> None:
     """
     if (folder / "config.json").exists():
         raise CheckpointError(
-            f"{folder} already holds a run; choose another --out, delete it, or continue it with: geointerp train --resume {folder}"
+            f"{folder} already holds a run; choose another --out, replace it with --force, "
+            f"or continue it with: geointerp train --resume {folder}"
         )
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"{folder} is a file, and a run is a folder; choose another --out")
@@ -133,6 +135,21 @@ def start_folder(folder: Path, config: RunConfig, facts: FactTable) -> None:
     )
 
 
+def remove_run(folder: Path) -> None:
+    """Delete a run folder with all that is in it; nothing happens where none is.
+
+    Raises:
+        CheckpointError: the folder is not empty and does not hold a run, so it is not ours to delete.
+    """
+    if not folder.exists():
+        return
+    if folder.is_dir() and (folder / "config.json").is_file():
+        read_config(folder)
+        shutil.rmtree(folder)
+    elif not folder.is_dir() or any(folder.iterdir()):
+        raise CheckpointError(f"{folder} holds no run, so it is not replaced; choose another --out")
+
+
 def read_config(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
     """The configuration of a run, and the whole config.json it stands in.
 
@@ -141,9 +158,13 @@ def read_config(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
     """
     path = folder / "config.json"
     if folder.is_file():
-        raise CheckpointError(f"{folder} is a file; give the run folder that holds config.json (nothing is ever unpickled)")
+        raise CheckpointError(
+            f"{folder} is a file; give the run folder that holds config.json (nothing is ever unpickled)"
+        )
     if not path.is_file():
-        raise CheckpointError(f"{folder} is no run folder (no config.json in it); make one with: geointerp train --out {folder}")
+        raise CheckpointError(
+            f"{folder} is no run folder (no config.json in it); make one with: geointerp train --out {folder}"
+        )
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         found = int(content["schema_version"])
@@ -151,11 +172,14 @@ def read_config(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
         raise CheckpointError(f"{path} is not the config.json of a run ({type(error).__name__}: {error})") from error
     if found > SCHEMA_VERSION:
         raise CheckpointError(
-            f"{path} has schema version {found} and this geointerp reads up to {SCHEMA_VERSION}; install a newer geointerp"
+            f"{path} has schema version {found} and this geointerp reads up to {SCHEMA_VERSION}; "
+            "install a newer geointerp"
         )
     while found < SCHEMA_VERSION:
         if found not in UPGRADES:
-            raise CheckpointError(f"{path} has schema version {found}, from which no upgrade to {SCHEMA_VERSION} is known")
+            raise CheckpointError(
+                f"{path} has schema version {found}, from which no upgrade to {SCHEMA_VERSION} is known"
+            )
         content = UPGRADES[found](content)
         warnings.warn(f"{path}: read schema version {found} as version {found + 1}", stacklevel=2)
         found += 1
@@ -212,7 +236,9 @@ def load_run(folder: str | Path, device: str | torch.device = "cpu") -> Run:
     except GeointerpError as error:
         raise CheckpointError(f"the facts of {folder} cannot be read: {error}") from error
     if facts.digest != content.get("facts_digest"):
-        raise CheckpointError(f"{folder / 'facts.parquet'} is not the table that config.json was written for; restore it")
+        raise CheckpointError(
+            f"{folder / 'facts.parquet'} is not the table that config.json was written for; restore it"
+        )
     model = FactTransformer(config.model)
     model.check_fits(facts)
     load_weights(model, read_tensors(folder / "model.safetensors")[0], str(folder / "model.safetensors"))

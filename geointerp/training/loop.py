@@ -59,7 +59,9 @@ class Trainer:
         self._n_batches = max(1, facts.n_facts // config.batch_size) if config.batch_size else 1
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.int64)
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        decayed = {name: p.ndim >= 2 and not name.rsplit(".", 1)[-1].startswith("b") for name, p in self.parameters.items()}
+        decayed = {
+            name: p.ndim >= 2 and not name.rsplit(".", 1)[-1].startswith("b") for name, p in self.parameters.items()
+        }
         self.optimizer = torch.optim.AdamW(
             [
                 {
@@ -111,7 +113,9 @@ class Trainer:
         """Recall and loss on all facts; sets ``finished`` when training is over."""
         result: Recall = recall(self.model.answer_logits, self.model.subject_rows, self.facts)
         if result.overall == 1.0 and result.loss <= self.config.target_loss:
-            self.finished = f"recall 1 and loss {result.loss:.3g} <= {self.config.target_loss:g} after {self.step} steps"
+            self.finished = (
+                f"recall 1 and loss {result.loss:.3g} <= {self.config.target_loss:g} after {self.step} steps"
+            )
         elif self.step >= self.config.steps:
             reached = "recall 1" if result.overall == 1.0 else f"recall 1 was NOT reached (recall {result.overall:.4f})"
             self.finished = f"{reached} after all {self.step} steps"
@@ -174,7 +178,9 @@ class Trainer:
             f"optimizer.{key}.{name}" for key in keys for name in self.parameters
         }
         if needed != set(state):
-            raise TrainingError(f"the training state does not fit the model: {sorted(needed ^ set(state))[:3]} ...; start anew")
+            raise TrainingError(
+                f"the training state does not fit the model: {sorted(needed ^ set(state))[:3]} ...; start anew"
+            )
         with torch.no_grad():
             for name, p in self.model.named_parameters():
                 p.copy_(state[f"model.{name}"])
@@ -183,7 +189,7 @@ class Trainer:
         self.step = step
 
     def _batch(self) -> tuple[Int[Tensor, " fact"], Int[Tensor, " fact"], Int[Tensor, " fact"]]:
-        """(relation, subject, answer) of the facts of this step: a new shuffle every epoch, what is left over dropped."""
+        """(relation, subject, answer) of this step's facts: a new shuffle every epoch, the rest of it dropped."""
         if self._n_batches == 1:
             return self._relation, self._subject, self._answer
         epoch, batch = divmod(self.step, self._n_batches)

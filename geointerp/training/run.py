@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -113,7 +114,7 @@ def _train(folder: Path, trainer: Trainer) -> Run:
     return load_run(folder, trainer.device)
 
 
-def _bar(trainer: Trainer) -> "tqdm[int]":
+def _bar(trainer: Trainer) -> Any:
     return tqdm(desc="training", total=trainer.config.steps, initial=trainer.step, unit="step", disable=None, delay=1)
 
 
