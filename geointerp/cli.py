@@ -33,7 +33,7 @@ class RunVerb(Plan, Output):
         started = time.monotonic()
         run = _train(self, self.out, self.force, quiet=self.json)
         if not run.finished:
-            raise Interrupted(run.folder, run.metrics[-1]["step"])
+            raise Interrupted(run.folder)
         analysis = _measure(run, permutations=100, seed=0)
         page = _report(run, analysis)
         result = analysis.summary() | {"seconds": round(time.monotonic() - started, 2), "report": str(page)}
@@ -77,7 +77,7 @@ class TrainVerb(Plan, Output):
             run = _train(self, self.out, self.force, quiet=self.json)
         last = run.metrics[-1]
         if not run.finished:
-            raise Interrupted(run.folder, last["step"])
+            raise Interrupted(run.folder)
         result = {
             "run": str(run.folder),
             "steps": last["step"],
@@ -173,10 +173,8 @@ class InfoVerb(Output):
 class Interrupted(GeointerpError):
     """Ctrl-C during training, after the checkpoint was written."""
 
-    def __init__(self, folder: Path, step: int) -> None:
-        super().__init__(
-            f"interrupted after step {step}; nothing is lost, go on with: geointerp train --resume {folder}"
-        )
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"interrupted; nothing is lost, go on with: geointerp train --resume {folder}")
 
 
 VERBS = {"run": RunVerb, "train": TrainVerb, "measure": MeasureVerb, "report": ReportVerb, "info": InfoVerb}

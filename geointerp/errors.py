@@ -30,3 +30,14 @@ class MeasureError(GeointerpError):
 
 class HookError(GeointerpError):
     """A hook returned something that cannot stand in for the activation it was given."""
+
+
+def shown(text: object) -> str:
+    """A name or path for a message: quoted, on one line, the middle left out where it is long."""
+    text = str(text)
+    return repr(text if len(text) <= 200 else f"{text[:100]}...{text[-60:]}")
+
+
+def one_line(error: object) -> str:
+    """The first line of another library's message, for the end of one of ours."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -132,7 +132,7 @@ class Plan:
                 changes[setting] = True
         return plan(
             self.preset,
-            facts=None if self.facts is None else read_facts(self.facts),
+            facts=None if self.facts is None else read_facts(self.facts, progress=True),
             source=None if self.facts is None else Path(self.facts).name,
             subjects=self.subjects,
             relations=self.relations,

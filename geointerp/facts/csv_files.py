@@ -11,8 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from geointerp.errors import FactsError
-from geointerp.facts.rows import LONG, columns_of, facts_of_columns, layout, shown
+from geointerp.errors import FactsError, shown
+from geointerp.facts.rows import LONG, columns_of, facts_of_columns, layout
 from geointerp.facts.table import FactTable
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}

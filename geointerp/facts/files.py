@@ -6,10 +6,10 @@ from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 
-from geointerp.errors import FactsError
+from geointerp.errors import FactsError, one_line, shown
 from geointerp.facts.csv_files import SEPARATORS, read_csv, write_csv
 from geointerp.facts.parquet_files import read_parquet, write_parquet
-from geointerp.facts.rows import ids_of, one_line, shown
+from geointerp.facts.rows import ids_of
 from geointerp.facts.table import FactTable
 
 SUFFIXES = (*SEPARATORS, ".parquet")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geointerp.errors import FactsError
+from geointerp.errors import FactsError, one_line, shown
 from geointerp.facts.rows import (
     LONG,
     answers_of,
@@ -16,8 +16,6 @@ from geointerp.facts.rows import (
     ids_of,
     layout,
     numbered,
-    one_line,
-    shown,
 )
 from geointerp.facts.table import FactTable
 

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from geointerp.errors import FactsError
+from geointerp.errors import FactsError, shown
 from geointerp.facts.table import ABSENT, FactTable
 
 if TYPE_CHECKING:  # imported where it is used: half a second that `geointerp --help` must not wait for
@@ -16,17 +16,6 @@ if TYPE_CHECKING:  # imported where it is used: half a second that `geointerp --
 
 LONG = ("subject", "relation", "object")
 SPARSE_CELLS, SPARSE_FILL = 2**27, 0.01  # a larger table (1 GiB), emptier than this, is a mistake about the columns
-
-
-def shown(text: object) -> str:
-    """A name or path for a message: quoted, on one line, the middle left out where it is long."""
-    text = str(text)
-    return repr(text if len(text) <= 200 else f"{text[:100]}...{text[-60:]}")
-
-
-def one_line(error: object) -> str:
-    """The first line of another library's message, for the end of one of ours."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
 def layout(where: str, header: Sequence[str]) -> tuple[int, int, int] | None:

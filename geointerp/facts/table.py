@@ -34,6 +34,8 @@ class FactTable:
     attribute_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        if self.answers.ndim != 2:
+            raise FactsError(f"answers of shape {tuple(self.answers.shape)} are not [relation subject]; give two axes")
         if self.answers.dtype != torch.int64:
             raise FactsError(f"answers must be int64 attribute ids, got {self.answers.dtype}; convert with .long()")
         low, high = (int(x) for x in self.answers.aminmax()) if self.answers.numel() else (ABSENT, ABSENT)
@@ -98,6 +100,7 @@ class FactTable:
         used = torch.zeros(self.n_relations, self.n_attributes, dtype=torch.bool)
         relation, subject = self.fact_ids
         used[relation, self.answers[relation, subject]] = True
+        used = used[used.any(1)]  # a relation without facts uses nothing, and says nothing
         if bool((used == used[0]).all()):
             return "shared"
         return "disjoint" if bool((used.sum(0) <= 1).all()) else "overlapping"
@@ -142,7 +145,7 @@ class FactTable:
         possible = self.n_subjects * self.n_relations
         absent = possible - self.n_facts
         kinds = ", ".join(
-            f"{self.relation_name(r)}: {kind}"
+            f"{' '.join(self.relation_name(r).split())[:40]}: {kind}"
             + ("" if bool(self.present[r].all()) else f" ({int((~self.present[r]).sum())} absent)")
             for r, kind in enumerate(self.relation_kinds[:12])
         )

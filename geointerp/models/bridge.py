@@ -129,9 +129,9 @@ def from_bridge(bridge: TransformerBridge, n_subjects: int, n_relations: int) ->
             FactTransformer lacks; the message names it.
     """
     cfg = bridge.cfg
-    if getattr(bridge, "compatibility_mode", False):
+    if bridge.compatibility_mode or bridge._weights_processed:  # the latter alone after a bare process_weights()
         raise ConfigError(
-            "this bridge went through enable_compatibility_mode(), which changes W_E and W_U; "
+            "this bridge went through enable_compatibility_mode() or process_weights(), which change W_E and W_U; "
             "convert before calling it, or boot the bridge again"
         )
     if cfg.architecture != "TransformerLensNative":
@@ -146,8 +146,11 @@ def from_bridge(bridge: TransformerBridge, n_subjects: int, n_relations: int) ->
             ("attention_dir", cfg.attention_dir, ("causal",)),
             ("n_key_value_heads", cfg.n_key_value_heads, (None, cfg.n_heads)),
             ("d_head", cfg.d_head, (cfg.d_model / cfg.n_heads,)),
-            ("attn_scale", cfg.attn_scale, (-1.0, cfg.d_head**0.5)),
+            ("attn_scale", cfg.attn_scale if cfg.use_attn_scale else -1.0, (-1.0, cfg.d_head**0.5)),
+            ("attn_scores_soft_cap", max(cfg.attn_scores_soft_cap, 0.0), (0.0,)),
+            ("output_logits_soft_cap", max(cfg.output_logits_soft_cap, 0.0), (0.0,)),
             ("final_rms", cfg.final_rms, (cfg.normalization_type == "RMS", False)),
+            ("eps", Norm.eps if cfg.normalization_type is None else cfg.eps, (Norm.eps,)),
             ("d_vocab", cfg.d_vocab, (n_subjects + n_relations,)),
         )
         if value not in known

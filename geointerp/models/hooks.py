@@ -31,7 +31,9 @@ class CheckedHookPoint(HookPoint):
                 self._check(tensor, result[0] if dir == "bwd" and isinstance(result, tuple) else result)
             return result
 
-        return super().add_hook(checked, dir, *args, **kwargs)
+        handle = super().add_hook(checked, dir, *args, **kwargs)
+        handle.user_hook = user_hook  # what list_hooks() shows
+        return handle
 
     def _check(self, activation: torch.Tensor, result: object) -> None:
         if not isinstance(result, torch.Tensor):

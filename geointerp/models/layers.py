@@ -83,14 +83,13 @@ class Attention(nn.Module):
         self, x: Float[Tensor, "batch pos d_model"], *, last_only: bool
     ) -> Float[Tensor, "batch query_pos d_model"]:
         """Attention output at every position, or with ``last_only`` at the last one alone."""
-        v = self.hook_v(self._heads(x, self.W_V, self.b_V))
-        if self.learned or self.hook_pattern.has_hooks():
+        if self.learned or self.hook_v.has_hooks() or self.hook_pattern.has_hooks():
+            v = self.hook_v(self._heads(x, self.W_V, self.b_V))
             pattern = self._softmax_pattern(x, last_only) if self.learned else self._uniform_pattern(x, last_only)
             z = einsum(self.hook_pattern(pattern), v, "b h q k, b k h d -> b q h d")
-        elif last_only:
-            z = v.mean(1, keepdim=True)
-        else:
-            z = v.cumsum(1) / self._counts(x)[:, None, None]
+        else:  # nobody looks at values or pattern, and the average of values is the value of the average
+            average = x.mean(1, keepdim=True) if last_only else x.cumsum(1) / self._counts(x)[:, None]
+            z = self._heads(average, self.W_V, self.b_V)
         z = self.hook_z(z)
         out = z.flatten(-2) @ self.W_O.flatten(0, 1)
         return out if self.b_O is None else out + self.b_O
@@ -174,11 +173,8 @@ class Block(nn.Module):
 
 
 class Unembed(nn.Module):
-    """Logits over attributes; column a of W_U is attribute vector u_a."""
+    """The unembedding W_U; its column a is attribute vector u_a."""
 
     def __init__(self, config: FactTransformerConfig) -> None:
         super().__init__()
         self.W_U = weight(config.d_model, config.n_attributes)
-
-    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch attribute"]:
-        return x @ self.W_U

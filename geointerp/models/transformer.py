@@ -84,7 +84,7 @@ class FactTransformer(HookedRootModule):
         check_ids("token", tokens, self.config.d_vocab)
         if tokens.shape[1] > self.config.n_ctx:
             raise FactsError(f"a query of {tokens.shape[1]} tokens does not fit n_ctx={self.config.n_ctx}; shorten it")
-        return self._logits(nn.functional.embedding(tokens, self.W_E), answer_only=answer_only)
+        return self._residual(nn.functional.embedding(tokens, self.W_E), answer_only=answer_only) @ self.W_U
 
     def answer_logits(
         self, rows: Float[Tensor, "batch d_model"], relations: Int[Tensor, " batch"]
@@ -97,23 +97,33 @@ class FactTransformer(HookedRootModule):
         Raises:
             FactsError: a relation id out of range.
         """
+        return self.answer_residual(rows, relations) @ self.W_U
+
+    def answer_residual(
+        self, rows: Float[Tensor, "batch d_model"], relations: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch d_model"]:
+        """What the unembedding reads in ``answer_logits``: the last residual, after the final norm.
+
+        Raises:
+            FactsError: a relation id out of range.
+        """
         check_ids("relation", relations, self.config.n_relations)
         asked = nn.functional.embedding(relations, self.embed.W_relation)
-        return self._logits(torch.stack([rows, asked], dim=1), answer_only=True)[:, 0]
+        return self._residual(torch.stack([rows, asked], dim=1), answer_only=True)[:, 0]
 
-    def _logits(
+    def _residual(
         self, embedded: Float[Tensor, "batch pos d_model"], *, answer_only: bool
-    ) -> Float[Tensor, "batch answer_pos attribute"]:
+    ) -> Float[Tensor, "batch answer_pos d_model"]:
         x = self.hook_embed(embedded)
         if self.W_pos is not None:
-            x = x + self.hook_pos_embed(self.W_pos[: x.shape[1]].expand_as(x))
+            # a copy, so that a hook that edits in place never writes into W_pos
+            x = x + self.hook_pos_embed(self.W_pos[: x.shape[1]].expand_as(x).clone())
         if self.config.attention == "none":  # no layer moves information between positions, so the input sums it up
             x = x.sum(1, keepdim=True) if answer_only else x.cumsum(1)
         last = len(self.blocks) - 1
         for layer, block in enumerate(self.blocks):
             x = block(x, last_only=answer_only and layer == last)
-        x = self.ln_final(x)
-        return x @ self.W_U if self.unembed is None else self.unembed(x)
+        return self.ln_final(x)
 
     # ---- its weights, by TransformerLens's names ----
 
@@ -171,10 +181,30 @@ class FactTransformer(HookedRootModule):
         config = self.config
         return queries(subjects, relations, n_subjects=config.n_subjects, n_relations=config.n_relations)
 
-    def tokens_to_residual_directions(self, attributes: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape d_model"]:
-        """Unembedding directions of attribute ids, which are the output tokens."""
-        check_ids("attribute", attributes, self.config.n_attributes)
-        return self.W_U.T[attributes]
+    def tokens_to_residual_directions(self, attributes: Int[Tensor, "*shape"] | int) -> Float[Tensor, "*shape d_model"]:
+        """Unembedding directions of attribute ids, which are the output tokens.
+
+        Raises:
+            FactsError: an id out of range.
+        """
+        ids = torch.as_tensor(attributes, device=self.W_U.device)
+        check_ids("attribute", ids.reshape(-1), self.config.n_attributes)
+        return self.W_U.T[ids]
+
+    def accumulated_bias(
+        self, layer: int, mlp_input: bool = False, include_mlp_biases: bool = True
+    ) -> Float[Tensor, " d_model"]:
+        """Sum of the output biases that entered the residual stream before block ``layer``.
+
+        Args:
+            layer: 0..n_layers.
+            mlp_input: count the attention bias of block ``layer`` too.
+            include_mlp_biases: count b_out of the MLPs.
+        """
+        added = [block.attn.b_O for block in self.blocks[: layer + mlp_input] if block.attn is not None]
+        if include_mlp_biases:
+            added += [block.mlp.b_out for block in self.blocks[:layer]]
+        return sum((bias for bias in added if bias is not None), torch.zeros_like(self.W_U[:, 0]))
 
     def check_fits(self, facts: FactTable) -> None:
         """Raise FactsError, naming the sizes, unless model and table agree in subjects, relations, attributes."""

@@ -26,7 +26,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from geointerp.errors import CheckpointError, ConfigError, GeointerpError
+from geointerp.errors import CheckpointError, ConfigError, GeointerpError, one_line
 from geointerp.facts.files import read_facts, write_facts
 from geointerp.facts.table import FactTable
 from geointerp.models.transformer import FactTransformer
@@ -100,7 +100,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118 - safe_open is no dict
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(
-            f"{path} is not a whole safetensors file ({error}); it may be cut off: restore it or train again"
+            f"{path} is not a whole safetensors file ({one_line(error)}); it may be cut off: restore it or train again"
         ) from error
 
 
@@ -168,7 +168,7 @@ def read_config(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         found = int(content["schema_version"])
-    except (ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise CheckpointError(f"{path} is not the config.json of a run ({type(error).__name__}: {error})") from error
     if found > SCHEMA_VERSION:
         raise CheckpointError(
@@ -193,7 +193,7 @@ def load_weights(model: FactTransformer, weights: dict[str, Tensor], where: str)
     """Copy weights into a model, every one of them or none.
 
     Raises:
-        CheckpointError: listing what is missing, unexpected and misshapen.
+        CheckpointError: listing what is missing, unexpected, misshapen and of another number type.
     """
     own = dict(model.named_parameters())
     faults = [
@@ -207,6 +207,14 @@ def load_weights(model: FactTransformer, weights: dict[str, Tensor], where: str)
                     f"{n} (file {tuple(weights[n].shape)}, model {tuple(own[n].shape)})"
                     for n in own.keys() & weights.keys()
                     if weights[n].shape != own[n].shape
+                },
+            ),
+            (
+                "of another type",
+                {
+                    f"{n} (file {weights[n].dtype}, model {own[n].dtype})"
+                    for n in own.keys() & weights.keys()
+                    if weights[n].dtype != own[n].dtype
                 },
             ),
         )

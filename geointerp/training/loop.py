@@ -17,6 +17,7 @@ from geointerp.models.transformer import FactTransformer
 from geointerp.plain import plain
 from geointerp.randomness import generator
 from geointerp.training.config import TrainConfig
+from geointerp.training.loss import readout_loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +57,8 @@ class Trainer:
         relation, subject = (ids.to(self.device) for ids in facts.fact_ids)
         self._relation, self._subject = relation, subject
         self._answer = facts.answers.to(self.device)[relation, subject]
-        self._n_batches = max(1, facts.n_facts // config.batch_size) if config.batch_size else 1
+        full = config.batch_size == 0 or config.batch_size >= facts.n_facts
+        self._n_batches = None if full else facts.n_facts // config.batch_size  # an epoch
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.int64)
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         decayed = {
@@ -76,7 +78,7 @@ class Trainer:
         )
 
     def learning_rate(self, step: int) -> float:
-        """Linear warm-up, then a cosine from the peak to 0 at the last step."""
+        """A cosine from the peak at step 0 to 0 at ``steps``, times a linear warm-up."""
         config = self.config
         warm = min(1.0, (step + 1) / config.warmup_steps) if config.warmup_steps else 1.0
         return config.learning_rate * warm * 0.5 * (1 + math.cos(math.pi * step / config.steps))
@@ -95,7 +97,7 @@ class Trainer:
         if self.config.row_noise:
             noise = torch.randn(rows.shape, generator=generator(self.config.seed, "row noise", self.step))
             rows = rows + self.config.row_noise * self.model.subject_rows.std() * noise.to(rows)
-        loss = F.cross_entropy(self.model.answer_logits(rows, relation), answer)
+        loss = readout_loss(self.model.answer_residual(rows, relation), self.model.W_U, answer)
         value = loss.item()
         if not math.isfinite(value):
             raise TrainingError(
@@ -110,15 +112,8 @@ class Trainer:
         return value
 
     def evaluate(self) -> Evaluation:
-        """Recall and loss on all facts; sets ``finished`` when training is over."""
+        """Recall and loss on all facts, without noise."""
         result: Recall = recall(self.model.answer_logits, self.model.subject_rows, self.facts)
-        if result.overall == 1.0 and result.loss <= self.config.target_loss:
-            self.finished = (
-                f"recall 1 and loss {result.loss:.3g} <= {self.config.target_loss:g} after {self.step} steps"
-            )
-        elif self.step >= self.config.steps:
-            reached = "recall 1" if result.overall == 1.0 else f"recall 1 was NOT reached (recall {result.overall:.4f})"
-            self.finished = f"{reached} after all {self.step} steps"
         return Evaluation(
             step=self.step,
             learning_rate=self.learning_rate(self.step),
@@ -145,17 +140,30 @@ class Trainer:
         self.model.train()
         last = None
         if self.step and self._evaluates():  # restored at a step that may have been the last
-            last = self.evaluate()
+            last = self._conclude()
         while self.finished is None:
             self.advance()
             if self._evaluates():
-                last = self.evaluate()
+                last = self._conclude()
                 if on_evaluation is not None:
                     on_evaluation(last)
             if on_step is not None and on_step(self.step):
                 break
         self.model.eval()
         return last if last is not None and last.step == self.step else self.evaluate()
+
+    def _conclude(self) -> Evaluation:
+        """Evaluate, and set ``finished`` when training is over. Only at steps that evaluate anyhow: were it done where
+        training happens to be interrupted, the resumed run could end earlier than the unbroken one."""
+        result = self.evaluate()
+        if result.recall == 1.0 and result.loss <= self.config.target_loss:
+            self.finished = (
+                f"recall 1 and loss {result.loss:.3g} <= {self.config.target_loss:g} after {self.step} steps"
+            )
+        elif self.step >= self.config.steps:
+            reached = "recall 1" if result.recall == 1.0 else f"recall 1 was NOT reached (recall {result.recall:.4f})"
+            self.finished = f"{reached} after all {self.step} steps"
+        return result
 
     def _evaluates(self) -> bool:
         return self.step % self.config.eval_every == 0 or self.step >= self.config.steps
@@ -171,15 +179,19 @@ class Trainer:
         """Continue from ``state()`` as it was after ``step`` steps.
 
         Raises:
-            TrainingError: the state lacks a tensor that this model and optimizer need.
+            TrainingError: a tensor of this model and optimizer is missing or misshapen, or there is one too many.
         """
-        keys = ("step", "exp_avg", "exp_avg_sq")
-        needed = {f"model.{name}" for name, _ in self.model.named_parameters()} | {
-            f"optimizer.{key}.{name}" for key in keys for name in self.parameters
+        keys = ("step", "exp_avg", "exp_avg_sq") if step else ()  # AdamW has no moments before its first step
+        needed = {f"model.{name}": p.shape for name, p in self.model.named_parameters()} | {
+            f"optimizer.{key}.{name}": torch.Size() if key == "step" else p.shape
+            for key in keys
+            for name, p in self.parameters.items()
         }
-        if needed != set(state):
+        unfit = sorted(n for n in needed.keys() | state.keys() if n not in state or needed.get(n) != state[n].shape)
+        if unfit:
             raise TrainingError(
-                f"the training state does not fit the model: {sorted(needed ^ set(state))[:3]} ...; start anew"
+                f"the training state does not fit the model: {', '.join(unfit[:3])} missing, unexpected or misshapen; "
+                "start anew"
             )
         with torch.no_grad():
             for name, p in self.model.named_parameters():
@@ -190,7 +202,7 @@ class Trainer:
 
     def _batch(self) -> tuple[Int[Tensor, " fact"], Int[Tensor, " fact"], Int[Tensor, " fact"]]:
         """(relation, subject, answer) of this step's facts: a new shuffle every epoch, the rest of it dropped."""
-        if self._n_batches == 1:
+        if self._n_batches is None:
             return self._relation, self._subject, self._answer
         epoch, batch = divmod(self.step, self._n_batches)
         if epoch != self._epoch:

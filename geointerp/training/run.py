@@ -10,7 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from geointerp.errors import CheckpointError
+from geointerp.errors import CheckpointError, TrainingError
 from geointerp.facts.table import FactTable
 from geointerp.models.transformer import FactTransformer
 from geointerp.training.checkpoint import (
@@ -72,6 +72,8 @@ def resume_run(folder: str | Path, *, device: str = "cpu") -> Run:
         raise CheckpointError(f"training of {folder} is already over; measure it with: geointerp measure {folder}")
     trainer = Trainer(run.model, run.facts, config.training)
     state, metadata = read_tensors(folder / "training.safetensors")
+    if not metadata.get("step", "").isdigit():
+        raise CheckpointError(f"{folder / 'training.safetensors'} does not say after which step it was made; start anew")
     trainer.restore(state, int(metadata["step"]))
     return _train(folder, trainer)
 
@@ -92,23 +94,25 @@ def _train(folder: Path, trainer: Trainer) -> Run:
     def on_evaluation(evaluation: Evaluation) -> None:
         records.append(evaluation.to_dict())
         bar.set_postfix_str(f"loss {evaluation.loss:.3g}, recall {evaluation.recall:.4f}")
-        if time.monotonic() - saved > SAVE_SECONDS:
-            save()
 
     def on_step(step: int) -> bool:
         bar.update()
+        if time.monotonic() - saved > SAVE_SECONDS:
+            save()
         if step in keep:
             write_tensors(folder / "steps" / f"{step:06d}.safetensors", dict(trainer.model.named_parameters()))
         return bool(interrupted)
 
     with interruption() as interrupted, _bar(trainer) as bar:
-        if trainer.step == 0:
+        if not records:
             records.append(trainer.evaluate().to_dict())
         save()
         try:
             trainer.run(on_evaluation, on_step)
-        finally:
+        except TrainingError:  # the weights are those from before the failed step
             save()
+            raise
+        save()  # not after a second Ctrl-C: it may have come in the middle of a step, and the last checkpoint is whole
     if trainer.finished is not None:
         (folder / "training.safetensors").unlink()
     return load_run(folder, trainer.device)

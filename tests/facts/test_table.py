@@ -134,3 +134,19 @@ def test_names_of_the_wrong_number_are_refused(kind: str) -> None:
 def test_facts_errors_are_value_errors() -> None:
     assert issubclass(FactsError, GeointerpError)
     assert issubclass(FactsError, ValueError)
+
+
+def test_answers_need_two_axes() -> None:
+    with pytest.raises((FactsError, TypeError)):  # TypeError where types are checked at run time
+        FactTable(answers=torch.tensor([0, 1]), n_attributes=2)
+
+
+def test_a_relation_without_facts_does_not_unshare_the_others() -> None:
+    facts = FactTable(answers=torch.tensor([[0, 1], [1, 0], [-1, -1]]), n_attributes=2)
+    assert facts.attribute_sets == "shared"
+
+
+def test_a_description_stays_on_one_line_whatever_the_names() -> None:
+    facts = FactTable(answers=torch.tensor([[0, 1]]), n_attributes=2, relation_names=("a\nb " + "x" * 300,))
+    assert "\n" not in facts.describe()
+    assert len(facts.describe()) < 250

@@ -1,0 +1,1 @@
+"""Studies: each ``python -m analyses.NAME`` -> results."""
