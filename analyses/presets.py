@@ -23,6 +23,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "quick": ("quick", {}),
     "controlled": ("controlled", {}),
     "controlled, two layers": ("controlled", {"n_layers": 2}),
+    "controlled, uniform attention": ("controlled", {"attention": "uniform"}),
 }
 BANDS = {  # quantity of the summary: the values it can take
     "recall": (0.0, 1.0),

@@ -94,7 +94,7 @@ def selector(
     )
     sums = {name: torch.zeros(n_relations, n_relations, dtype=torch.float64) for name in _STATISTICS}
     counts = torch.zeros(n_relations, n_relations, dtype=torch.int64)
-    step = block_length(facts.n_attributes)
+    step = block_length(n_relations * facts.n_attributes)  # the logits before the swap, of every relation
     for start in range(0, facts.n_subjects, step):
         subjects = torch.arange(start, min(start + step, facts.n_subjects))
         before = [_ask(logits, memory.rows[subjects.to(memory.rows.device)], r) for r in range(n_relations)]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """A world and the settings that differ from the defaults."""
+    """A world and the settings that differ from the defaults. Chosen on seeds of 100 and up, see LOG.md."""
 
     about: str
     subjects: int
@@ -29,15 +29,15 @@ PRESETS = {
         about="a small world, trained and measured in under a minute",
         subjects=512,
         relations=2,
-        model={"d_model": 64, "d_mlp": 256, "attention": "uniform"},
-        training={"steps": 1200, "batch_size": 1024, "row_noise": 0.5},
+        model={"d_model": 64, "d_mlp": 256, "attention": "none"},
+        training={"steps": 1000, "batch_size": 512, "row_noise": 1.0},
     ),
     "controlled": Preset(
-        about="the paper's controlled setting: N=1024, R=4 shared bijections, one layer",
+        about="N=1024 subjects, R=4 shared bijections, one layer",
         subjects=1024,
         relations=4,
-        model={"d_model": 64, "d_mlp": 256, "attention": "uniform"},
-        training={"steps": 3000, "batch_size": 2048, "row_noise": 0.5},
+        model={"d_model": 64, "d_mlp": 256, "attention": "none"},
+        training={"steps": 1500, "batch_size": 1024, "row_noise": 0.5, "weight_decay": 0.01},
     ),
 }
 

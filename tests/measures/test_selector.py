@@ -82,7 +82,7 @@ def test_equals_one_swap_at_a_time() -> None:
 def test_blocks_change_nothing_but_the_random_null(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = perfect_selector(random_bijections(50, 2, seed=4))
     whole = selector(memory)
-    monkeypatch.setattr(recall_module, "BLOCK_ELEMENTS", 50 * 7)
+    monkeypatch.setattr(recall_module, "BLOCK_ELEMENTS", 2 * 50 * 7)
     blocked = selector(memory)
     for name in ("follows", "stays", "linear", "counts"):
         torch.testing.assert_close(getattr(whole, name), getattr(blocked, name))
