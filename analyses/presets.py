@@ -74,7 +74,10 @@ def bands(summaries: list[dict[str, Any]]) -> dict[str, tuple[float, float]]:
 def table(results: dict[str, Any]) -> str:
     """The bands as a Markdown table."""
     names = list(BANDS)
-    lines = ["| variant | " + " | ".join(name.replace("_", " ") for name in names) + " |", "|---" * (len(names) + 1) + "|"]
+    lines = [
+        "| variant | " + " | ".join(name.replace("_", " ") for name in names) + " |",
+        "|---" * (len(names) + 1) + "|",
+    ]
     for variant, entry in results["variants"].items():
         cells = []
         for name in names:

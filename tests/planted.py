@@ -22,7 +22,7 @@ def exact_superposition(facts: FactTable, d_model: int, seed: int = 0) -> tuple[
 
 
 def sign_codes(n_attributes: int) -> Tensor:
-    """Attribute a as the signs of its binary digits, ``[attribute bit]``: all distinct, so u_a . u_a beats u_a . u_b."""
+    """Attribute a as the signs of its binary digits, ``[attribute bit]``: distinct, so u_a . u_a beats u_a . u_b."""
     bits = max(1, (n_attributes - 1).bit_length())
     return (torch.arange(n_attributes)[:, None] >> torch.arange(bits) & 1).float() * 2 - 1
 

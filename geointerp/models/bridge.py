@@ -109,7 +109,9 @@ def to_bridge(model: FactTransformer) -> TransformerBridge:
             "attention='none' has no counterpart in a native TransformerBridge, whose blocks always attend; "
             "train with attention='uniform' or 'learned' to convert"
         )
-    bridge: TransformerBridge = TransformerBridge.boot_native(bridge_config(model))  # pyright: ignore[reportAttributeAccessIssue] - attached at import
+    cfg = bridge_config(model)
+    # device and dtype are given again because boot_native ignores those of cfg
+    bridge: TransformerBridge = TransformerBridge.boot_native(cfg, device=cfg.device, dtype=cfg.dtype)  # pyright: ignore[reportAttributeAccessIssue] - attached at import
     weights = {name: torch.zeros_like(value) for name, value in bridge.state_dict().items()}
     weights |= {"embed.weight": model.W_E, "unembed.weight": model.W_U.T}
     weights |= {shared.name: shared.to_theirs(shared.weight) for shared in _shared_weights(model)}
@@ -176,10 +178,16 @@ def from_bridge(bridge: TransformerBridge, n_subjects: int, n_relations: int) ->
         biases=True,
     )
     weights = bridge.state_dict()
-    model = FactTransformer(config)
+    model = FactTransformer(config).to(weights["embed.weight"])
     with torch.no_grad():
-        model.embed.W_subject.copy_(weights["embed.weight"][:n_subjects])
-        model.embed.W_relation.copy_(weights["embed.weight"][n_subjects:])
+        table = weights.pop("embed.weight")
+        model.embed.W_subject.copy_(table[:n_subjects])
+        model.embed.W_relation.copy_(table[n_subjects:])
         for shared in _shared_weights(model):
-            shared.weight.copy_(shared.to_ours(weights[shared.name]))
+            shared.weight.copy_(shared.to_ours(weights.pop(shared.name)))
+    left = sorted(name for name, value in weights.items() if value.any())  # e.g. the bias that our unembedding lacks
+    if left:
+        raise ConfigError(
+            f"a FactTransformer has no counterpart for {', '.join(left)} of this bridge; set it to zero before converting"
+        )
     return model.eval()

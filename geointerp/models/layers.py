@@ -37,7 +37,8 @@ class Embed(nn.Module):
 
 
 class Norm(nn.Module):
-    """LayerNorm or RMSNorm over the last axis, with TransformerLens's hook_scale and hook_normalized."""
+    """LayerNorm or RMSNorm over the last axis, with the hook_scale and hook_normalized (before w and b) of
+    TransformerLens's bridge."""
 
     eps = 1e-5
 
@@ -53,7 +54,7 @@ class Norm(nn.Module):
         if self.centred:
             x = x - x.mean(-1, keepdim=True)
         scale = self.hook_scale((x.pow(2).mean(-1, keepdim=True) + self.eps).sqrt())
-        x = self.hook_normalized(x / scale * self.w)
+        x = self.hook_normalized(x / scale) * self.w
         return x if self.b is None else x + self.b
 
 

@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.training_step [--pairs 30]
 
-N=1024 subjects, R=4 shared bijections, d_model 64, d_mlp 256, one layer, one head, all 4096 facts a step, AdamW, loss at
-the answer position. Ours: uniform attention (and, for the record, learned). The bridge: what ``boot_native`` builds at
+N=1024 subjects, R=4 shared bijections, d_model 64, d_mlp 256, one layer, one head, all 4096 facts a step, AdamW,
+loss at the answer position. Ours: uniform attention (and, for the record, learned). The bridge: what ``boot_native`` builds at
 these sizes. The two take turns, so that a noisy machine disturbs both; the figure is the median of the ratios.
 """
 
@@ -56,7 +56,8 @@ def paired(pairs: int, attention: str) -> dict[str, float]:
     ours, model, facts = our_step(attention)
     theirs = bridge_step(model, facts)
     for _ in range(3):
-        ours(), theirs()
+        ours()
+        theirs()
     times = [(seconds(ours), seconds(theirs)) for _ in range(pairs)]
     return {
         "ours_ms": 1e3 * statistics.median(t[0] for t in times),

@@ -1,5 +1,7 @@
 """decompose: planted maps come back, random rows fail, leave-one-out is what refitting gives."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -236,13 +238,13 @@ def test_reconstruction_recalls_in_the_perfect_selector_and_not_in_a_lookup_tabl
 
 def test_input_embeddings_of_attributes_when_tied() -> None:
     facts = random_bijections(64, 2, seed=34)
-    sizes = {"n_subjects": 64, "n_relations": 2, "n_attributes": 64, "d_model": 8, "d_mlp": 8}
-    tied = FactTransformer(FactTransformerConfig(**sizes, tie_unembed=True))
+    plain = FactTransformerConfig(n_subjects=64, n_relations=2, n_attributes=64, d_model=8, d_mlp=8)
+    tied = FactTransformer(dataclasses.replace(plain, tie_unembed=True))
     one, other = decompose(tied, facts, vectors="embed"), decompose(tied, facts)
     assert (one.vectors, other.vectors) == ("embed", "unembed")
     assert one.r2_in_sample == other.r2_in_sample
     with pytest.raises(MeasureError, match="no input embeddings of attributes"):
-        decompose(FactTransformer(FactTransformerConfig(**sizes)), facts, vectors="embed")
+        decompose(FactTransformer(plain), facts, vectors="embed")
 
 
 def test_bad_input_is_refused_with_a_reason() -> None:
