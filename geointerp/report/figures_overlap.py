@@ -8,7 +8,8 @@ from torch import Tensor
 
 from geointerp.facts.table import FactTable
 from geointerp.measures.gating import LayerGating
-from geointerp.report.heatmaps import CELLS_WITH_NAMES, aggregate, array, matrix_grid
+from geointerp.report.heatmaps import CELLS_WITH_NAMES, aggregate, array
+from geointerp.report.matrix_grid import matrix_grid
 from geointerp.report.panel import TABLE_ROWS, Panel, clipped, notes
 from geointerp.report.wording import hover_names, in_sentence, number
 

@@ -7,7 +7,8 @@ from jaxtyping import Float
 
 from geointerp.facts.table import FactTable
 from geointerp.measures.selector import Selector
-from geointerp.report.heatmaps import CELLS_WITH_NAMES, aggregate, array, matrix_grid
+from geointerp.report.heatmaps import CELLS_WITH_NAMES, aggregate, array
+from geointerp.report.matrix_grid import matrix_grid
 from geointerp.report.panel import TABLE_ROWS, Cell, Panel, clipped, notes
 from geointerp.report.wording import hover_names, number
 

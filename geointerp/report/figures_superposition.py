@@ -27,34 +27,43 @@ def superposition_panel(linear: Superposition, scalar: Superposition | None) -> 
     floor = max(R2_FLOOR, min([0.0, *values]))
     cut = any(value < R2_FLOOR for value in values)
     plot = figure(
-        380,
+        104 + 66 * len(bars),
         barmode="group",
         showlegend=True,
         bargap=0.3,
-        xaxis={"tickvals": list(range(len(bars))), "ticktext": [b[0] for b in bars], "tickangle": 0, "showgrid": False},
-        yaxis={"title": {"text": "R2"}, "range": [floor * 1.2 - 0.06, 1.15], "zeroline": True, "nticks": 8},
-        margin={"l": 56, "r": 8, "t": 40, "b": 56},
+        xaxis={"title": {"text": "R2"}, "range": [floor * 1.6 - 0.05, 1.35], "zeroline": True, "nticks": 6},
+        yaxis={
+            "autorange": "reversed",
+            "automargin": True,
+            "tickvals": list(range(len(bars))),
+            "ticktext": [label + (":<br>no meaning" if meaningless else "") for label, *_, meaningless in bars],
+            "showgrid": False,
+        },
+        margin={"l": 56, "r": 8, "t": 40, "b": 48},
     )
     plot.add_bar(
         name="observed",
-        x=list(range(len(bars))),
-        y=[max(floor, value) for _, _, value, _, _ in bars],
+        orientation="h",
+        y=list(range(len(bars))),
+        x=[max(floor, value) for _, _, value, _, _ in bars],
         marker={
             "color": [GREY if meaningless else BLUE for *_, meaningless in bars],
             "pattern": {**HATCHED, "shape": ["x" if meaningless else "" for *_, meaningless in bars]},
         },
-        text=[f"{number(v)}{' (no meaning)' if meaningless else ''}" for _, _, v, _, meaningless in bars],
+        text=[number(v) for _, _, v, _, _ in bars],
         textposition="outside",
+        constraintext="none",
         cliponaxis=False,
         customdata=[[number(v)] for _, _, v, _, _ in bars],
         hovertemplate="observed R2 %{customdata[0]}<extra></extra>",
     )
     plot.add_bar(
         name="answers permuted (null)",
-        x=list(range(len(bars))),
-        y=[max(floor, null.mean) for *_, null, _ in bars],
+        orientation="h",
+        y=list(range(len(bars))),
+        x=[max(floor, null.mean) for *_, null, _ in bars],
         marker=null_bar(),
-        error_y={
+        error_x={
             "type": "data",
             "array": [null.sd if null.mean > floor else 0 for *_, null, _ in bars],
             "color": GREY,
@@ -63,6 +72,7 @@ def superposition_panel(linear: Superposition, scalar: Superposition | None) -> 
         },
         text=[number(null.mean) for *_, null, _ in bars],
         textposition="outside",
+        constraintext="none",
         cliponaxis=False,
         customdata=[[number(n.mean), number(n.sd), number(n.p), n.draws] for *_, n, _ in bars],
         hovertemplate="permuted answers: R2 %{customdata[0]}, sd %{customdata[1]}<br>"
@@ -157,7 +167,7 @@ def reconstruction_panel(linear: Superposition, scalar: Superposition | None, ch
         figure=plot,
         columns=("input to the network", "recall"),
         rows=tuple((name, value) for name, value, _ in bars),
-        note="Every fact was in the fit; facts that were not are the subject of the last figure.",
+        note="Every fact was in the fit; facts that were not are the subject of the question on transfer, below.",
         warning=(
             "the linear fit passes through any rows exactly here, so its recall equals that of the rows by construction"
             if linear.saturated
@@ -170,11 +180,17 @@ def shares_panel(fit: Superposition, facts: FactTable) -> Panel:
     """Leave-one-out R2 lost when a relation is dropped from the linear fit; grey and hatched where not determined."""
     names = [facts.relation_name(r) for r in range(facts.n_relations)]
     known = [(share, r) for r, share in enumerate(fit.shares) if fit.identifiable[r] and not math.isnan(share)]
+    drawn = [0.0 if math.isnan(share) else share for share in fit.shares]
     lost = [r for r, identifiable in enumerate(fit.identifiable) if not identifiable]
     few = len(names) <= 24
     plot = figure(
         max(150, min(640, 76 + 30 * len(names))),
-        xaxis={"title": {"text": "leave-one-out R2 lost without the relation"}, "zeroline": True, "nticks": 6},
+        xaxis={
+            "title": {"text": "leave-one-out R2 lost without the relation"},
+            "zeroline": True,
+            "nticks": 6,
+            "range": [1.25 * min(0.0, *drawn), 1.25 * max(0.0, *drawn) or 0.1],  # room for labels at either end
+        },
         yaxis={
             "autorange": "reversed",
             "automargin": True,
@@ -194,16 +210,14 @@ def shares_panel(fit: Superposition, facts: FactTable) -> Panel:
             "color": [BLUE if fit.identifiable[r] else GREY for r in range(len(names))],
             "pattern": {**HATCHED, "shape": ["" if fit.identifiable[r] else "x" for r in range(len(names))]},
         },
-        text=[
-            number(s) + ("" if fit.identifiable[r] else ", not determined") for r, s in enumerate(fit.shares)
-        ] if few else None,
-        textposition="auto",
+        text=[number(s) for s in fit.shares] if few else None,
+        textposition="outside",
         cliponaxis=False,
         customdata=list(
             zip(hover_names(names), ["" if i else ", not determined" for i in fit.identifiable], strict=True)
         ),
         hovertemplate="%{customdata[0]}<br>R2 lost %{x:.4f}%{customdata[1]}<extra></extra>",
-    )  # fmt: skip
+    )
     whole = (
         f"all relations together reach {number(fit.r2_leave_one_out)}, and permuted answers "
         f"{number(fit.null_leave_one_out.mean)}"
@@ -236,5 +250,10 @@ def shares_panel(fit: Superposition, facts: FactTable) -> Panel:
         figure=plot,
         columns=("relation", "leave-one-out R2 lost", "in-sample R2 lost", "determined"),
         rows=rows,
-        note=more,
+        note=notes(
+            "Grey, hatched bars are not determined: those relations cannot be told apart from the others."
+            if lost
+            else None,
+            more,
+        ),
     )

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geointerp.report.palette import SEQUENTIAL, figure
+from geointerp.report.palette import SEQUENTIAL
 from geointerp.report.wording import AXIS_LETTERS, plotly_text
 
 LARGEST_SIDE = 256  # rows or columns drawn
@@ -128,51 +128,3 @@ def colour_scale(title: str) -> dict[str, Any]:
         "outlinewidth": 0,
         "title": {"text": title + "  ", "side": "right", "font": {"size": 12}},
     }
-
-
-def matrix_grid(
-    matrices: Sequence[tuple[str, Float[np.ndarray, "row column"], str, list[list[Any]] | None]],
-    names: Sequence[str],
-    scale: str,
-) -> go.Figure:
-    """Square matrices of rates over one axis of names, two in a row, under their titles.
-
-    Args:
-        matrices: title, values 0..1 (already aggregated), hover template and hover labels of each.
-        names: of rows and columns before aggregation.
-        scale: title of the common colour scale.
-    """
-    drawn = len(matrices[0][1])
-    down = -(-len(matrices) // 2)
-    cell = max(18, min(60, 300 // drawn))
-    bottom = 92 if drawn > 3 else 80
-    height_of_all = 96 + down * max(120, min(340, 46 + cell * drawn))
-    plot = figure(height_of_all, margin={"l": 48, "r": 8, "t": 26, "b": bottom})
-    side = ticks(names, drawn)
-    bare = {"showticklabels": False, "ticks": ""}
-    gap_across, gap_down = 0.07, 32 / (height_of_all - 26 - bottom)  # down: room for a title, in pixels
-    width, height = (1 - gap_across) / 2, (1 - gap_down * (down - 1)) / down
-    for i, (title, matrix, hover, labels) in enumerate(matrices):
-        column, row, suffix = i % 2, i // 2, "" if i == 0 else str(i + 1)
-        x0, y1 = column * (width + gap_across), 1 - row * (height + gap_down)
-        axis: dict[str, Any] = {"showgrid": False, "zeroline": False, "automargin": True, **side}
-        plot.layout[f"xaxis{suffix}"] = {
-            "domain": [x0, min(1.0, x0 + width)],
-            "anchor": f"y{suffix}",
-            **axis,
-            **(bare if row < down - 1 else {}),
-        }
-        plot.layout[f"yaxis{suffix}"] = {
-            "domain": [max(0.0, y1 - height), y1],
-            "anchor": f"x{suffix}",
-            "autorange": "reversed",
-            **axis,
-            **(bare if column else {}),
-        }
-        trace = rates(matrix, hover=hover, labels=labels, colorbar=colour_scale(scale) if i == 0 else None)
-        trace.update(xaxis=f"x{suffix}", yaxis=f"y{suffix}", name=title)
-        plot.add_trace(trace)
-        plot.add_annotation(
-            xref="paper", yref="paper", x=x0, y=y1, xanchor="left", yanchor="bottom", text=title, showarrow=False
-        )
-    return plot

@@ -24,7 +24,8 @@ report.colours = function () {
 report.themed = function (layout, width) {
   const colours = report.colours();
   const touch = matchMedia("(pointer: coarse)").matches; // a drag on a phone scrolls the page
-  const copy = structuredClone(layout);
+  const narrow = width < 520 && layout.meta && layout.meta.narrow;
+  const copy = Object.assign(structuredClone(layout), structuredClone(narrow || {}));
   copy.font = { family: "system-ui, -apple-system, 'Segoe UI', Roboto, Arial, sans-serif", size: width < 520 ? 11 : 13, color: colours.ink };
   copy.paper_bgcolor = copy.plot_bgcolor = "rgba(0,0,0,0)";
   copy.hoverlabel = { align: "left", bgcolor: colours.surface, bordercolor: colours.zero, font: { color: colours.ink } };
@@ -50,7 +51,9 @@ report.draw = function (id, traces, layout) {
   const element = document.getElementById(id);
   report.drawn.set(id, [traces, layout]);
   const width = report.printing ? Math.min(element.clientWidth, 660) : element.clientWidth;
-  return Plotly.react(element, traces, report.themed(layout, width), report.config);
+  const themed = report.themed(layout, width);
+  element.style.height = themed.height + "px";
+  return Plotly.react(element, traces, themed, report.config);
 };
 
 report.redraw = function () {

@@ -18,7 +18,7 @@ HOSTILE = (
     "<b>bold</b>",
     "L" * 300,
     "🦜 é",
-    "\u202e\u05d0\u05d1\u05d2",
+    "\u202e\u05d0\u05d1\u05d2",  # right to left, and an override that never ends
     "a\u2028b'\"`\\",
     "%{x} $\\alpha$ &amp;",
 )

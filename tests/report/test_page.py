@@ -103,6 +103,7 @@ def test_a_large_run_of_two_layers_stays_small(tmp_path_factory: pytest.TempPath
     assert len(page.encode()) <= MOST_BYTES
 
 
+@pytest.mark.slow
 def test_matrices_of_4096_x_4096_do_not_blow_up_the_page() -> None:
     n = 4096
     square = torch.rand(n, n, generator=torch.Generator().manual_seed(0))
@@ -199,6 +200,7 @@ def test_two_panels_of_one_id_are_refused() -> None:
         render_report("twice", [panel("a"), panel("a")], None, NOTHING)
 
 
+@pytest.mark.slow
 def test_no_image_exporter_is_imported(measured: tuple[Run, Analysis]) -> None:
     run, _ = measured
     script = (

@@ -137,8 +137,8 @@ def test_superposition_says_both_fits_beside_their_nulls() -> None:
     for part in ("0.822", "\u22120.144", "sd 0.055", "p = 0.250", "3 draws", "0.055", "\u22120.066"):
         assert part in panel.answer
     assert panel.warning is None
-    assert list(traces(panel)[0].y) == [0.822, 0.911, 0.055, 0.911]
-    assert list(traces(panel)[1].y) == [-0.144, 0.211, -0.066, 0.211]
+    assert list(traces(panel)[0].x) == [0.822, 0.911, 0.055, 0.911]
+    assert list(traces(panel)[1].x) == [-0.144, 0.211, -0.066, 0.211]
     assert "one number a relation" not in superposition_panel(fit(), None).answer
 
 
@@ -150,8 +150,8 @@ def test_a_saturated_fit_is_said_loudly_and_drawn_hatched() -> None:
     observed = traces(panel)[0]
     assert list(observed.marker.pattern.shape) == ["", "x", "", ""]
     assert observed.marker.color[1] != observed.marker.color[0]
-    assert "no meaning" in observed.text[1]
-    assert observed.y[0] == -1.0  # the bar ends at the floor, its label does not
+    assert "no meaning" in panel.figure.layout.yaxis.ticktext[1]
+    assert observed.x[0] == -1.0  # the bar ends at the floor, its label does not
     assert observed.text[0] == "\u22127.800"
     assert "Bars end at" in (panel.note or "")
 
