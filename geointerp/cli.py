@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import io
 import json
+import os
 import sys
 import time
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from geointerp.errors import ConfigError, GeointerpError
+from geointerp.errors import CheckpointError, ConfigError, GeointerpError
 from geointerp.options import Folder, NewFolder, Output, Plan
 
 if TYPE_CHECKING:
@@ -153,14 +154,19 @@ class InfoVerb(Output):
 
         _, content = read_config(self.run)
         run = load_run(self.run)
-        analysis = self.run / "analysis.json"
+        analysis, summary = self.run / "analysis.json", None
+        if analysis.is_file():
+            try:
+                summary = json.loads(analysis.read_text(encoding="utf-8"))["summary"]
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise CheckpointError(f"{analysis} is damaged; measure again: geointerp measure {self.run}") from error
         result = {
             "run": str(self.run),
             "facts": run.facts.describe(),
             "parameters": run.model.n_parameters,
             "finished": run.finished,
             "last": run.metrics[-1] if run.metrics else None,
-            "summary": json.loads(analysis.read_text(encoding="utf-8"))["summary"] if analysis.is_file() else None,
+            "summary": summary,
             "report": str(self.run / "report.html") if (self.run / "report.html").is_file() else None,
         } | {key: content[key] for key in ("schema_version", "versions", "threads", "config")}
         if not self.json:
@@ -203,7 +209,12 @@ def _measure(run: "Run", *, permutations: int, seed: int) -> "Analysis":
             bar.set_postfix_str(name)
             bar.update()
 
-        analysis = measure(run.model, run.facts, permutations=permutations, seed=seed, on_measure=on_measure)
+        try:
+            analysis = measure(run.model, run.facts, permutations=permutations, seed=seed, on_measure=on_measure)
+        except KeyboardInterrupt:
+            raise GeointerpError(
+                f"interrupted; the trained model is whole, go on with: geointerp measure {run.folder}"
+            ) from None
     write_analysis(run.folder, analysis)
     return analysis
 
@@ -247,15 +258,15 @@ def main(arguments: list[str] | None = None) -> int:
     as_json = "--json" in arguments
     try:
         result = _parse(arguments)()
+        if as_json:
+            print(json.dumps(result, allow_nan=False))
+        sys.stdout.flush()
     except GeointerpError as error:
         return _fail(str(error), as_json, 2 if isinstance(error, ConfigError) else 1)
     except KeyboardInterrupt:
         return _fail("interrupted", as_json, 1)
-    except BrokenPipeError:  # the reader of our output, such as head, has gone
-        sys.stderr.close()
-        return 0
-    if as_json:
-        print(json.dumps(result, allow_nan=False))
+    except BrokenPipeError:  # the reader of our output, such as head, has gone; at exit Python would flush once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

@@ -188,6 +188,6 @@ def from_bridge(bridge: TransformerBridge, n_subjects: int, n_relations: int) ->
     left = sorted(name for name, value in weights.items() if value.any())  # e.g. the bias that our unembedding lacks
     if left:
         raise ConfigError(
-            f"a FactTransformer has no counterpart for {', '.join(left)} of this bridge; set it to zero before converting"
+            f"a FactTransformer has no counterpart for {', '.join(left)} of this bridge; set it to zero first"
         )
     return model.eval()

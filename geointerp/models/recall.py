@@ -63,7 +63,7 @@ def recall(logits: AnswerLogits, rows: Float[Tensor, "subject d_model"], facts: 
     asked = facts.present.sum(1)
     return Recall(
         overall=int(hits.sum()) / facts.n_facts,
-        by_relation=tuple((hits / asked).tolist()),
+        by_relation=tuple((hits.double() / asked).tolist()),
         loss=loss / facts.n_facts,
         n_facts=facts.n_facts,
     )

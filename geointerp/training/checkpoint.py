@@ -16,6 +16,7 @@ import platform
 import shutil
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -73,8 +74,10 @@ def write_atomically(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True) if path.parent.is_dir() else None
         raise CheckpointError(f"cannot write {path}: {error.strerror}; choose another folder or free space") from error
+    finally:
+        with suppress(OSError):  # gone where all went well; Ctrl-C too leaves no stray file
+            temporary.unlink()
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -139,13 +142,16 @@ def remove_run(folder: Path) -> None:
     """Delete a run folder with all that is in it; nothing happens where none is.
 
     Raises:
-        CheckpointError: the folder is not empty and does not hold a run, so it is not ours to delete.
+        CheckpointError: the folder is not empty and does not hold a run, so it is not ours to delete; or it cannot be.
     """
     if not folder.exists():
         return
     if folder.is_dir() and (folder / "config.json").is_file():
         read_config(folder)
-        shutil.rmtree(folder)
+        try:
+            shutil.rmtree(folder)
+        except OSError as error:  # missing rights, or a symbolic link
+            raise CheckpointError(f"cannot replace {folder}: {one_line(error)}; choose another --out") from error
     elif not folder.is_dir() or any(folder.iterdir()):
         raise CheckpointError(f"{folder} holds no run, so it is not replaced; choose another --out")
 

@@ -73,7 +73,7 @@ def resume_run(folder: str | Path, *, device: str = "cpu") -> Run:
     trainer = Trainer(run.model, run.facts, config.training)
     state, metadata = read_tensors(folder / "training.safetensors")
     if not metadata.get("step", "").isdigit():
-        raise CheckpointError(f"{folder / 'training.safetensors'} does not say after which step it was made; start anew")
+        raise CheckpointError(f"{folder / 'training.safetensors'} does not say which step it is of; start anew")
     trainer.restore(state, int(metadata["step"]))
     return _train(folder, trainer)
 
@@ -97,10 +97,10 @@ def _train(folder: Path, trainer: Trainer) -> Run:
 
     def on_step(step: int) -> bool:
         bar.update()
+        if step in keep:  # before the checkpoint: a run killed between the two takes this step again
+            write_tensors(folder / "steps" / f"{step:06d}.safetensors", dict(trainer.model.named_parameters()))
         if time.monotonic() - saved > SAVE_SECONDS:
             save()
-        if step in keep:
-            write_tensors(folder / "steps" / f"{step:06d}.safetensors", dict(trainer.model.named_parameters()))
         return bool(interrupted)
 
     with interruption() as interrupted, _bar(trainer) as bar:

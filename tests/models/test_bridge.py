@@ -210,7 +210,7 @@ def test_a_bias_that_our_unembedding_lacks_is_refused() -> None:
     with torch.no_grad():
         bridge.state_dict()["unembed.bias"][3] = 0.5
     assert float((bridge(QUERIES) - before)[0, 0, 3].detach()) == pytest.approx(0.5, abs=1e-5)
-    with pytest.raises(ConfigError, match=r"has no counterpart for unembed\.bias of this bridge; set it to zero"):
+    with pytest.raises(ConfigError, match=r"has no counterpart for unembed\.bias of this bridge; set it to zero first"):
         from_bridge(bridge, 5, 3)
 
 

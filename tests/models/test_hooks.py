@@ -120,9 +120,8 @@ def test_uniform_pattern_is_written_out_only_to_be_looked_at(build: Build) -> No
 
 def test_with_all_writers_cut_only_the_embedding_is_left(build: Build) -> None:
     model = build(attention="learned", n_layers=2, positions=True)
-    cut: list[Any] = [
-        (f"blocks.{layer}.{name}", lambda x, hook: torch.zeros_like(x)) for layer in (0, 1) for name in WRITERS
-    ]
+    names = [f"blocks.{layer}.{name}" for layer in (0, 1) for name in WRITERS]
+    cut: list[Any] = [(name, lambda x, hook: torch.zeros_like(x)) for name in names]
     logits = model.run_with_hooks(QUERIES, fwd_hooks=cut)
     assert model.W_pos is not None
     torch.testing.assert_close(logits, (model.W_E[QUERIES] + model.W_pos) @ model.W_U)

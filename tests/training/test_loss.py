@@ -16,7 +16,7 @@ def test_value_and_gradients_are_those_of_cross_entropy(monkeypatch: pytest.Monk
     answers = torch.randint(0, 11, (23,), generator=torch.Generator().manual_seed(2))
     ours = [t.float().clone().requires_grad_() for t in (x, w)]
     theirs = [t.clone().requires_grad_() for t in (x, w)]
-    loss = readout_loss(*ours, answers)
+    loss = readout_loss(ours[0], ours[1], answers)
     reference = F.cross_entropy(theirs[0] @ theirs[1], answers)
     (3 * loss).backward()
     (3 * reference).backward()
