@@ -1,4 +1,4 @@
-"""Remake docs/report.png, the picture of the report in the README, from the quick preset.
+"""Remake docs/report.png and docs/walk.png, the pictures of the report in the README, from the quick preset.
 
     make run && .venv/bin/python docs/make_screenshot.py
 
@@ -22,8 +22,8 @@ def main() -> None:
         page.goto(REPORT.resolve().as_uri())
         page.wait_for_function("document.querySelectorAll('.main-svg').length > 10")
         page.screenshot(path=DOCS / "report.png")
+        page.locator("#walk").screenshot(path=DOCS / "walk.png")
         browser.close()
-    print(DOCS / "report.png")
 
 
 if __name__ == "__main__":
