@@ -155,7 +155,7 @@ def test_run_json(here: Path, capsys: Capture) -> None:
 
 def test_run_on_ones_own_table(here: Path, capsys: Capture) -> None:
     names = [f"animal {i}" for i in range(30)]
-    lines = ["animal,sound,colour"] + [f"{name},s{i},{'c%d' % i if i % 3 else ''}" for i, name in enumerate(names)]
+    lines = ["animal,sound,colour"] + [f"{name},s{i}," + (f"c{i}" if i % 3 else "") for i, name in enumerate(names)]
     Path("mine.csv").write_text("\r\n".join(lines), encoding="utf-8-sig")
     size = [option for option in TINY if "subjects" not in option and "relations" not in option]
     assert main(["run", *size, "--facts", "mine.csv", "--out", "run"]) == 0
