@@ -220,9 +220,15 @@ def _measure(run: "Run", *, permutations: int, seed: int) -> "Analysis":
 
 
 def _report(run: "Run", analysis: "Analysis") -> Path:
-    from geointerp.report.page import write_report
+    from tqdm import tqdm
 
-    return write_report(run, analysis)
+    with tqdm(desc="writing the report", total=2, disable=None, delay=1) as bar:
+        from geointerp.report.page import write_report
+
+        bar.update()  # the drawing library is loaded
+        page = write_report(run, analysis)
+        bar.update()
+    return page
 
 
 def _print_summary(result: dict[str, Any]) -> None:
@@ -230,6 +236,8 @@ def _print_summary(result: dict[str, Any]) -> None:
         return "none" if value is None else f"{value:.3f}"
 
     r = result
+    if r["recall"] != 1.0:
+        print(f"recall 1 was NOT reached: recall {r['recall']:.4f}; train longer (--steps) or wider (--d-model, --d-mlp)")
     print(f"recall          {show(r['recall'])}   chance {r['chance']:.4f}")
     print(
         f"R2              {show(r['r2_leave_one_out'])}   leave-one-out; null {show(r['r2_null'])}; "

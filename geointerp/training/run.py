@@ -109,8 +109,9 @@ def _train(folder: Path, trainer: Trainer) -> Run:
         save()
         try:
             trainer.run(on_evaluation, on_step)
-        except TrainingError:  # the weights are those from before the failed step
-            save()
+        except TrainingError:  # the weights are those from before the failed step, which an earlier one may have spoilt
+            if all(bool(p.isfinite().all()) for p in trainer.model.parameters()):
+                save()
             raise
         save()  # not after a second Ctrl-C: it may have come in the middle of a step, and the last checkpoint is whole
     if trainer.finished is not None:

@@ -306,6 +306,26 @@ def test_divergence_leaves_the_weights_from_before_the_step(tiny: Tiny, tmp_path
         assert torch.equal(value.nan_to_num(nan=7.0), now[name].nan_to_num(nan=7.0))
 
 
+def test_weights_that_are_not_numbers_never_replace_a_checkpoint(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    config, facts = tiny()
+    step = Trainer.advance
+
+    def spoiled(self: Trainer) -> float:
+        if self.step == 2:
+            self.model.embed.W_subject.data[0, 0] = float("nan")
+        return step(self)
+
+    monkeypatch.setattr(Trainer, "advance", spoiled)
+    with pytest.raises(TrainingError, match="at step 2"):
+        train_run(folder, config, facts)
+    start = dict(FactTransformer(config.model).named_parameters())
+    for name, value in load_run(folder).model.named_parameters():
+        assert torch.equal(value, start[name])
+
+
 def test_a_table_that_does_not_fit_leaves_no_folder(tiny: Tiny, tmp_path: Path) -> None:
     config, _ = tiny()
     with pytest.raises(FactsError, match="the model has 10 subjects"):
