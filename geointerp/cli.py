@@ -237,7 +237,9 @@ def _print_summary(result: dict[str, Any]) -> None:
 
     r = result
     if r["recall"] != 1.0:
-        print(f"recall 1 was NOT reached: recall {r['recall']:.4f}; train longer (--steps) or wider (--d-model, --d-mlp)")
+        print(
+            f"recall 1 was NOT reached: recall {r['recall']:.4f}; train longer (--steps) or wider (--d-model, --d-mlp)"
+        )
     print(f"recall          {show(r['recall'])}   chance {r['chance']:.4f}")
     print(
         f"R2              {show(r['r2_leave_one_out'])}   leave-one-out; null {show(r['r2_null'])}; "

@@ -5,34 +5,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from transformer_lens.config import TransformerBridgeConfig
 from transformer_lens.model_bridge import TransformerBridge
 
 from geointerp.errors import ConfigError
 from geointerp.models.config import FactTransformerConfig
 from geointerp.models.layers import Norm
 from geointerp.models.transformer import FactTransformer
-
-
-def bridge_config(model: FactTransformer) -> TransformerBridgeConfig:
-    """The TransformerLens config with the model's sizes, device and dtype."""
-    config = model.config
-    return TransformerBridgeConfig(
-        d_model=config.d_model,
-        d_head=config.d_head,
-        n_heads=config.n_heads,
-        n_layers=config.n_layers,
-        n_ctx=config.n_ctx,
-        d_mlp=config.d_mlp,
-        d_vocab=config.d_vocab,
-        d_vocab_out=config.n_attributes,
-        act_fn=config.act_fn,
-        normalization_type=config.normalization,
-        device=str(model.embed.W_subject.device),
-        dtype=model.embed.W_subject.dtype,
-        seed=config.init_seed,
-        model_name="FactTransformer",
-    )
 
 
 @dataclass(frozen=True)
@@ -109,7 +87,7 @@ def to_bridge(model: FactTransformer) -> TransformerBridge:
             "attention='none' has no counterpart in a native TransformerBridge, whose blocks always attend; "
             "train with attention='uniform' or 'learned' to convert"
         )
-    cfg = bridge_config(model)
+    cfg = model.cfg
     # device and dtype are given again because boot_native ignores those of cfg
     bridge: TransformerBridge = TransformerBridge.boot_native(cfg, device=cfg.device, dtype=cfg.dtype)  # pyright: ignore[reportAttributeAccessIssue] - attached at import
     weights = {name: torch.zeros_like(value) for name, value in bridge.state_dict().items()}

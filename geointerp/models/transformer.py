@@ -157,9 +157,23 @@ class FactTransformer(HookedRootModule):
     @property
     def cfg(self) -> TransformerBridgeConfig:
         """The same sizes as a TransformerLens config: what its patching and cache tools read."""
-        from geointerp.models.bridge import bridge_config
-
-        return bridge_config(self)
+        config = self.config
+        return TransformerBridgeConfig(
+            d_model=config.d_model,
+            d_head=config.d_head,
+            n_heads=config.n_heads,
+            n_layers=config.n_layers,
+            n_ctx=config.n_ctx,
+            d_mlp=config.d_mlp,
+            d_vocab=config.d_vocab,
+            d_vocab_out=config.n_attributes,
+            act_fn=config.act_fn,
+            normalization_type=config.normalization,
+            device=str(self.embed.W_subject.device),
+            dtype=self.embed.W_subject.dtype,
+            seed=config.init_seed,
+            model_name="FactTransformer",
+        )
 
     def run_with_cache(  # pyright: ignore[reportIncompatibleMethodOverride] - adds one keyword, as TransformerLens's bridge does
         self, *args: Any, return_cache_object: bool = True, remove_batch_dim: bool = False, **kwargs: Any

@@ -17,7 +17,6 @@ import torch
 import torch.nn.functional as F
 
 from geointerp import FactTable, FactTransformer, Trainer, plan
-from geointerp.models.bridge import bridge_config
 
 
 def our_step(attention: str) -> tuple[Callable[[], float], FactTransformer, FactTable]:
@@ -31,7 +30,7 @@ def our_step(attention: str) -> tuple[Callable[[], float], FactTransformer, Fact
 def bridge_step(model: FactTransformer, facts: FactTable) -> Callable[[], float]:
     from transformer_lens.model_bridge import TransformerBridge
 
-    bridge = TransformerBridge.boot_native(bridge_config(model))  # pyright: ignore[reportAttributeAccessIssue] - attached at import
+    bridge = TransformerBridge.boot_native(model.cfg)  # pyright: ignore[reportAttributeAccessIssue] - attached at import
     optimizer = torch.optim.AdamW(bridge.parameters(), lr=3e-3, weight_decay=0.1, fused=True)
     relations, subjects = facts.fact_ids
     tokens, answers = model.to_tokens(subjects, relations), facts.answers[relations, subjects]

@@ -450,8 +450,10 @@ def test_the_installed_command_reports_its_exit_code() -> None:
 @pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(measured: Path) -> None:
     command = [sys.executable, "-m", "geointerp.cli", "info", str(measured)]
+    # a pipe is written when Python exits, unless it is told otherwise
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     for extra in ([], ["--json"]):
-        child = subprocess.Popen([*command, *extra], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        child = subprocess.Popen([*command, *extra], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
         assert child.stdout is not None
         assert child.stderr is not None
         child.stdout.close()
