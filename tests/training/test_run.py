@@ -201,12 +201,13 @@ def test_killed_between_steps(
     assert contents(folder) == unbroken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_killed_at_any_write(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
     """With a checkpoint every step, die around the n-th rename, for n = 1, 2, ... until the run gets through."""
     replace = os.replace
     monkeypatch.setattr(run_module, "SAVE_SECONDS", 0.0)
-    train_run(tmp_path / "calm", *tiny(steps=4, eval_every=2))
+    train_run(tmp_path / "calm", *tiny(steps=3, eval_every=2))
     expected = contents(tmp_path / "calm")
     renames, died = 0, True
     while died:
@@ -224,7 +225,7 @@ def test_killed_at_any_write(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.Mon
         folder = tmp_path / "run"
         monkeypatch.setattr(os, "replace", dying)
         try:
-            train_run(folder, *tiny(steps=4, eval_every=2))
+            train_run(folder, *tiny(steps=3, eval_every=2))
             died = False
         except Killed:
             pass
@@ -235,7 +236,7 @@ def test_killed_at_any_write(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.Mon
             if died:
                 resume_run(folder)
         else:
-            train_run(folder, *tiny(steps=4, eval_every=2))
+            train_run(folder, *tiny(steps=3, eval_every=2))
         assert contents(folder) == expected, f"{when} rename {renames}"
         shutil.rmtree(folder)
     assert renames > 15
