@@ -5,7 +5,7 @@ project's own, after the claim of arXiv 2605.12426 that "subject embeddings enco
 associated attribute vectors".
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -218,13 +218,7 @@ def decompose(
         return result
     reconstructed = result.rows(facts, memory.attributes).to(memory.rows)
     found = recall(memory.logits, reconstructed, facts).overall
-    return _with(result, recall_reconstructed=found)
-
-
-def _with(result: Superposition, **changes: Any) -> Superposition:
-    import dataclasses
-
-    return dataclasses.replace(result, **changes)
+    return replace(result, recall_reconstructed=found)
 
 
 def _r2(design: LinearMaps | ScalarMaps, centred: Float[Tensor, "subject d_model"]) -> tuple[float, float]:

@@ -5,7 +5,7 @@ rows give new rows c + sum_r A_r u_{g'_r(s)} for new bijections g'. After the cl
 transfers zero-shot to entirely new bijections when subject embeddings are appropriately re-initialized".
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ import torch
 from geointerp.errors import MeasureError
 from geointerp.facts.table import FactTable
 from geointerp.measures.memory import FactMemory, Source, as_memory
-from geointerp.measures.superposition import Superposition, answer_vectors, decompose
+from geointerp.measures.superposition import Superposition, decompose
 from geointerp.models.recall import AnswerLogits, recall
 from geointerp.plain import plain
 from geointerp.settings import check_integer
@@ -88,7 +88,8 @@ def transfer(
     recalls = torch.tensor([_recall(logits, memory, superposition, world) for world in new], dtype=torch.float64)
     shuffled = None
     if memory.facts.n_relations > 1:
-        shuffled = float(torch.tensor([_recall(logits, memory, superposition, world, shift=1) for world in new]).mean())
+        given_on = replace(superposition, maps=superposition.maps.roll(1, 0))
+        shuffled = float(torch.tensor([_recall(logits, memory, given_on, world) for world in new]).mean())
     used = [len(row[here].unique()) for row, here in zip(memory.facts.answers, memory.facts.present, strict=True)]
     asked = memory.facts.present.sum(1)
     return Transfer(
@@ -105,8 +106,6 @@ def transfer(
     )
 
 
-def _recall(logits: AnswerLogits, memory: FactMemory, fit: Superposition, facts: FactTable, shift: int = 0) -> float:
-    """Recall of ``facts`` through rows written with the maps, each given to the relation ``shift`` further on."""
-    maps = fit.maps.roll(shift, 0)
-    rows = fit.intercept + torch.einsum("rmd,rsd->sm", maps, answer_vectors(facts, memory.attributes))
-    return recall(logits, rows.to(memory.rows), facts).overall
+def _recall(logits: AnswerLogits, memory: FactMemory, fit: Superposition, facts: FactTable) -> float:
+    """Recall of ``facts`` through the rows that ``fit`` writes for them."""
+    return recall(logits, fit.rows(facts, memory.attributes).to(memory.rows), facts).overall
