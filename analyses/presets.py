@@ -2,11 +2,11 @@
 
     python -m analyses.presets [--out runs/presets] [--readme]
 
-Trains and measures every variant over seeds 0-4 in run folders under --out (each with its ``analysis.json``), two at a
-time or as many as there are cores, one torch thread each. Writes ``analyses/results/presets.json``; with --readme also
-the table between the ``bands`` marks of README.md. A band is the range over the five seeds, widened by 0.05 on either
-side and kept within what the quantity can be: other machines and thread counts round differently, and the test that
-holds the bands runs elsewhere. Presets were chosen on seeds 100 and up; see LOG.md.
+Trains and measures every variant over seeds 0-4 in run folders under --out (each with its ``analysis.json``), as many
+at a time as there are cores, one torch thread each. Writes ``analyses/results/presets.json``; with --readme also the
+table of ranges between the ``bands`` marks of README.md. A band is the range over the five seeds, widened by 0.05 on
+either side and kept within what the quantity can be: other machines and thread counts round differently, and the test
+that holds the bands runs elsewhere. Presets were chosen on seeds 100 and up; see LOG.md.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def bands(summaries: list[dict[str, Any]]) -> dict[str, tuple[float, float]]:
 
 
 def table(results: dict[str, Any]) -> str:
-    """The bands as a Markdown table."""
+    """What was measured, as a Markdown table: the range over the seeds."""
     names = list(BANDS)
     lines = [
         "| variant | " + " | ".join(name.replace("_", " ") for name in names) + " |",
@@ -81,8 +81,9 @@ def table(results: dict[str, Any]) -> str:
     for variant, entry in results["variants"].items():
         cells = []
         for name in names:
-            low, high = entry["bands"][name]
-            cells.append(f"{low:.3g}" if low == high else f"{low:.2f} .. {high:.2f}")
+            values = [seed[name] for seed in entry["seeds"]]
+            low, high = (f"{value:.3f}" for value in (min(values), max(values)))
+            cells.append(low if low == high else f"{low} .. {high}")
         lines.append(f"| {variant} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

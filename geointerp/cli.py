@@ -8,12 +8,13 @@ import os
 import sys
 import time
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from geointerp.errors import CheckpointError, ConfigError, GeointerpError
+from geointerp.errors import ConfigError, GeointerpError, one_line
 from geointerp.options import Folder, NewFolder, Output, Plan
 
 if TYPE_CHECKING:
@@ -150,23 +151,19 @@ class InfoVerb(Output):
     """Run folder."""
 
     def __call__(self) -> dict[str, Any]:
+        from geointerp.measures.analysis import read_analysis
         from geointerp.training.checkpoint import load_run, read_config
 
         _, content = read_config(self.run)
         run = load_run(self.run)
-        analysis, summary = self.run / "analysis.json", None
-        if analysis.is_file():
-            try:
-                summary = json.loads(analysis.read_text(encoding="utf-8"))["summary"]
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                raise CheckpointError(f"{analysis} is damaged; measure again: geointerp measure {self.run}") from error
+        measured = (self.run / "analysis.json").is_file()
         result = {
             "run": str(self.run),
             "facts": run.facts.describe(),
             "parameters": run.model.n_parameters,
             "finished": run.finished,
             "last": run.metrics[-1] if run.metrics else None,
-            "summary": summary,
+            "summary": read_analysis(self.run).summary() if measured else None,
             "report": str(self.run / "report.html") if (self.run / "report.html").is_file() else None,
         } | {key: content[key] for key in ("schema_version", "versions", "threads", "config")}
         if not self.json:
@@ -265,6 +262,9 @@ def main(arguments: list[str] | None = None) -> int:
         0 done, 1 failed, 2 bad usage. Errors are one line on standard error (and ``{"error": ...}`` with --json).
     """
     arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments == ["--version"]:
+        print(version("geointerp"))
+        return 0
     as_json = "--json" in arguments
     try:
         result = _parse(arguments)()
@@ -277,6 +277,9 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail("interrupted", as_json, 1)
     except BrokenPipeError:  # the reader of our output, such as head, has gone; at exit Python would flush once more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:  # rights and disks, wherever a file is touched
+        what = f"{error.filename}: {error.strerror}" if error.filename else one_line(error)
+        return _fail(f"{what}; check the path, its rights and the space on its disk", as_json, 1)
     return 0
 
 
@@ -302,7 +305,7 @@ def _parse(arguments: list[str]) -> "RunVerb | TrainVerb | MeasureVerb | ReportV
         text = " ".join(line for line in lines[1:] if line)  # the first line is a title
         for cut in ("Argument helptext:", "For full helptext"):
             text = text.partition(cut)[0].strip()
-        raise ConfigError(f"{text or 'unusable arguments'}; see geointerp --help") from None
+        raise ConfigError(f"{text.rstrip('. ') or 'unusable arguments'}; see geointerp --help") from None
 
 
 def _fail(message: str, as_json: bool, code: int) -> int:

@@ -34,8 +34,13 @@ class FactTable:
     attribute_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.answers.ndim != 2:
-            raise FactsError(f"answers of shape {tuple(self.answers.shape)} are not [relation subject]; give two axes")
+        if not isinstance(self.answers, Tensor) or self.answers.ndim != 2:
+            given = (
+                f"shape {tuple(self.answers.shape)}"
+                if isinstance(self.answers, Tensor)
+                else type(self.answers).__name__
+            )
+            raise FactsError(f"answers must be a torch tensor [relation subject], got {given}")
         if self.answers.dtype != torch.int64:
             raise FactsError(f"answers must be int64 attribute ids, got {self.answers.dtype}; convert with .long()")
         low, high = (int(x) for x in self.answers.aminmax()) if self.answers.numel() else (ABSENT, ABSENT)

@@ -1,5 +1,7 @@
 """Analysis: every measure of one run, kept in the run folder."""
 
+import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -8,7 +10,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from torch import Tensor
 
-from geointerp.errors import CheckpointError
+from geointerp.errors import CheckpointError, one_line
 from geointerp.facts.table import FactTable
 from geointerp.measures.gating import Gating, gating
 from geointerp.measures.memory import Source, as_memory
@@ -95,6 +97,8 @@ def measure(
 def write_analysis(folder: Path, analysis: Analysis) -> None:
     """Write ``analysis.json`` (scalars and small arrays) and ``analysis.safetensors`` (every array) into a run folder.
 
+    The JSON carries hashes of the weights that were measured and of its own content, arrays included.
+
     Raises:
         CheckpointError: the folder cannot be written.
     """
@@ -103,34 +107,52 @@ def write_analysis(folder: Path, analysis: Analysis) -> None:
     write_tensors(folder / "analysis.safetensors", arrays)
     write_json(
         folder / "analysis.json",
-        {"analysis_version": ANALYSIS_VERSION, "summary": analysis.summary(), "measures": content},
+        {
+            "analysis_version": ANALYSIS_VERSION,
+            "weights": _hash_of(folder / "model.safetensors"),
+            "content": _hash(content, folder),
+            "summary": analysis.summary(),
+            "measures": content,
+        },
     )
 
 
-def read_analysis(folder: Path) -> Analysis:
+def read_analysis(folder: str | Path) -> Analysis:
     """The Analysis that ``write_analysis`` left in a run folder, equal in every value.
 
     Raises:
-        CheckpointError: not measured yet, another version, or damaged.
+        CheckpointError: not measured yet, measured on other weights than the folder's, another version, or damaged.
     """
-    import json
-
+    folder = Path(folder)
     path = folder / "analysis.json"
+    again = f"measure again: geointerp measure {folder}"
     if not path.is_file():
         raise CheckpointError(f"{folder} has not been measured (no analysis.json); run: geointerp measure {folder}")
     arrays, _ = read_tensors(folder / "analysis.safetensors")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        if content["analysis_version"] != ANALYSIS_VERSION:
-            raise CheckpointError(
-                f"{path} has version {content['analysis_version']} and this geointerp reads {ANALYSIS_VERSION}; "
-                f"measure again: geointerp measure {folder}"
-            )
-        return _unpack(Analysis, content["measures"], "", arrays)
+        found = {key: content[key] for key in ("analysis_version", "weights", "content", "measures")}
     except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, CheckpointError):
-            raise
-        raise CheckpointError(f"{path} is damaged ({type(error).__name__}: {error}); measure {folder} again") from error
+        raise CheckpointError(f"{path} is damaged ({type(error).__name__}: {one_line(error)}); {again}") from error
+    if found["analysis_version"] != ANALYSIS_VERSION:
+        raise CheckpointError(
+            f"{path} has version {found['analysis_version']} and this geointerp reads {ANALYSIS_VERSION}; {again}"
+        )
+    if found["content"] != _hash(found["measures"], folder):
+        raise CheckpointError(f"{path} or the arrays beside it were changed or belong to another measurement; {again}")
+    if found["weights"] != _hash_of(folder / "model.safetensors"):
+        raise CheckpointError(f"{path} was measured on other weights than those in {folder} now; {again}")
+    return _unpack(Analysis, found["measures"], "", arrays)
+
+
+def _hash_of(path: Path) -> str | None:
+    return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() if path.is_file() else None
+
+
+def _hash(content: Any, folder: Path) -> str:
+    """Of the measures as JSON and of the arrays' file."""
+    text = json.dumps(content, sort_keys=True) + str(_hash_of(folder / "analysis.safetensors"))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _pack(value: Any, at: str, arrays: dict[str, Tensor]) -> Any:

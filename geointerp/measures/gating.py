@@ -12,7 +12,7 @@ from einops import einsum, rearrange, repeat
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geointerp.errors import MeasureError
+from geointerp.errors import ConfigError, MeasureError
 from geointerp.facts.table import FactTable
 from geointerp.measures.memory import Source, as_memory
 from geointerp.models.recall import block_length
@@ -103,6 +103,8 @@ def gating(
         MeasureError: a pre-activation that is not a number, naming layer, subject and relation; or no network given.
     """
     check_number("near", near, 0)
+    if near >= 0.5:
+        raise ConfigError(f"near={near:g} calls one firing rate both off and on; give less than 0.5")
     check_integer("null_draws", null_draws, 1)
     if isinstance(source, Tensor):
         if facts is None:

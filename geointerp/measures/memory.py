@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -14,6 +14,8 @@ from geointerp.errors import MeasureError
 from geointerp.facts.table import FactTable
 from geointerp.models.recall import AnswerLogits
 from geointerp.models.transformer import FactTransformer
+from geointerp.settings import check_choice
+from geointerp.training.checkpoint import Run, load_run
 
 PreActivations = Callable[[Float[Tensor, "batch d_model"], Int[Tensor, " batch"]], list[Float[Tensor, "batch d_mlp"]]]
 """Pre-activations at the answer position, one tensor a layer, of rows and the relations asked of them."""
@@ -46,10 +48,17 @@ class FactMemory:
     vectors: AttributeVectors = "unembed"
 
     def __post_init__(self) -> None:
+        check_choice("vectors", self.vectors, get_args(AttributeVectors))
         for kind, tensor, count in (
             ("subject", self.rows, self.facts.n_subjects),
             ("attribute", self.attributes, self.facts.n_attributes),
         ):
+            if not isinstance(tensor, Tensor) or tensor.ndim != 2 or not tensor.is_floating_point():
+                given = f"{tensor.dtype} {tuple(tensor.shape)}" if isinstance(tensor, Tensor) else type(tensor).__name__
+                raise MeasureError(
+                    f"{kind} vectors must be a floating-point torch tensor [{kind} d], got {given}; "
+                    "convert with torch.as_tensor(...).float()"
+                )
             if tensor.shape[0] != count:
                 raise MeasureError(
                     f"{tensor.shape[0]} {kind} vectors given for a table of {count} {kind}s; "
@@ -79,8 +88,15 @@ class FactMemory:
         return self.pre_activations
 
 
-Source = str | Path | FactTransformer | FactMemory | tuple[Tensor, Tensor]
-"""What measures accept: a run folder, a model, a FactMemory, or bare tensors (rows, attribute vectors)."""
+Source = (
+    str
+    | Path
+    | Run
+    | FactTransformer
+    | FactMemory
+    | tuple[Float[Tensor, "subject d_model"], Float[Tensor, "attribute d_attribute"]]
+)
+"""What measures accept: a run folder or Run, a model, a FactMemory, or bare tensors (rows, attribute vectors)."""
 
 
 def as_memory(source: Source, facts: FactTable | None, vectors: AttributeVectors = "unembed") -> FactMemory:
@@ -88,29 +104,35 @@ def as_memory(source: Source, facts: FactTable | None, vectors: AttributeVectors
 
     Args:
         source: see ``Source``.
-        facts: the table; needed for a model or tensors; a run folder and a FactMemory bring their own.
+        facts: the table; needed for a model or tensors; a run and a FactMemory bring their own.
         vectors: which attribute vectors of a model: columns of W_U ('unembed') or input embeddings ('embed').
 
     Raises:
         MeasureError: facts are missing or given twice, or the model has no input embeddings of attributes.
         FactsError: the model does not fit the table.
     """
+    check_choice("vectors", vectors, get_args(AttributeVectors))
     if isinstance(source, FactMemory):
         if facts is not None and facts is not source.facts:
             raise MeasureError("a FactMemory brings its own facts; leave facts out, or build the FactMemory with them")
         return source
-    if isinstance(source, str | Path):
-        from geointerp.training.checkpoint import load_run
-
-        run = load_run(source)
+    if isinstance(source, str | Path | Run):
+        run = source if isinstance(source, Run) else load_run(source)
         if facts is not None and facts.digest != run.facts.digest:
-            raise MeasureError(f"the facts given are not those of run {source}; leave facts out to use the run's own")
+            raise MeasureError(
+                f"the facts given are not those of run {run.folder}; leave facts out to use the run's own"
+            )
         return as_memory(run.model, run.facts, vectors)
+    if not isinstance(source, FactTransformer | tuple) or (isinstance(source, tuple) and len(source) != 2):
+        raise MeasureError(
+            f"cannot measure a {type(source).__name__}; give a run folder, a Run, a FactTransformer, a FactMemory, "
+            "or the pair (rows, attribute vectors)"
+        )
     if facts is None:
         raise MeasureError(f"a {type(source).__name__} does not say what it should recall; pass facts=FactTable(...)")
     if isinstance(source, tuple):
-        rows, attributes = source
-        return FactMemory(facts=facts, rows=rows.detach(), attributes=attributes.detach(), vectors=vectors)
+        rows, attributes = (part.detach() if isinstance(part, Tensor) else part for part in source)
+        return FactMemory(facts=facts, rows=rows, attributes=attributes, vectors=vectors)
     source.check_fits(facts)
     if vectors == "embed":
         if source.embed.W_attribute is None:

@@ -11,11 +11,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geointerp.errors import MeasureError
 from geointerp.facts.table import FactTable
 from geointerp.measures.memory import FactMemory, Source, as_memory
 from geointerp.measures.superposition import Superposition, decompose
-from geointerp.models.recall import AnswerLogits, block_length, wins
+from geointerp.models.recall import block_length, wins
 from geointerp.plain import plain
 from geointerp.randomness import generator
 from geointerp.settings import check_integer
@@ -79,15 +78,16 @@ def selector(
     """
     check_integer("seed", seed, 0)
     memory = as_memory(source, facts)
-    logits = memory.logits_for("selector")
+    logits, device = memory.logits_for("selector"), memory.rows.device
+
+    def ask(rows: Tensor, relation: int) -> Tensor:
+        asked = torch.full((len(rows),), relation, dtype=torch.int64, device=device)
+        return logits(rows.to(device), asked).float().cpu()
+
     if superposition is None:
         superposition = decompose(memory, permutations=1)
     facts = memory.facts
-    if superposition.maps.shape[0] != facts.n_relations:
-        raise MeasureError(
-            f"the superposition has maps of {superposition.maps.shape[0]} relations and the table {facts.n_relations}; "
-            "decompose the same source"
-        )
+    superposition.check_fits(memory)
     n_relations = facts.n_relations
     partner = torch.stack(
         [torch.randperm(facts.n_subjects, generator=generator(seed, "swap partners", q)) for q in range(n_relations)]
@@ -97,20 +97,20 @@ def selector(
     step = block_length(n_relations * facts.n_attributes)  # the logits before the swap, of every relation
     for start in range(0, facts.n_subjects, step):
         subjects = torch.arange(start, min(start + step, facts.n_subjects))
-        before = [_ask(logits, memory.rows[subjects.to(memory.rows.device)], r) for r in range(n_relations)]
+        rows = memory.rows[subjects.to(memory.rows.device)].cpu()  # all but the network itself runs on the CPU
+        before = [ask(rows, r) for r in range(n_relations)]
         for q in range(n_relations):
             swap = _swap(memory, superposition, q, subjects, partner[q, subjects])
             noise = torch.randn(swap.delta.shape, generator=generator(seed, "random displacement", q, start))
-            random = noise.to(swap.delta) * (swap.delta.norm(dim=1) / noise.norm(dim=1))[:, None].to(swap.delta)
+            random = (noise * (swap.delta.float().norm(dim=1) / noise.norm(dim=1))[:, None]).to(swap.delta)
             for r in range(n_relations):
                 own = facts.answers[r, subjects]
                 counted = swap.counted & facts.present[r, subjects] & ((own != swap.attribute) | (r == q))
                 if not bool(counted.any()):
                     continue
-                new, old = swap.attribute[counted].to(memory.rows.device), own[counted].to(memory.rows.device)
-                base = memory.rows[subjects[counted].to(memory.rows.device)]
-                out = _ask(logits, base + swap.delta[counted], r)
-                null = _ask(logits, base + random[counted], r)
+                new, old = swap.attribute[counted], own[counted]
+                out = ask(rows[counted] + swap.delta[counted], r)
+                null = ask(rows[counted] + random[counted], r)
                 change = out.gather(1, new[:, None]) - before[r][counted].gather(1, new[:, None])
                 counts[r, q] += int(counted.sum())
                 for name, value in zip(
@@ -145,12 +145,7 @@ def _swap(
     old, new = memory.facts.answers[q, subjects], memory.facts.answers[q, partners]
     vectors = memory.attributes.detach().cpu().double()
     delta = (vectors[new.clamp(min=0)] - vectors[old.clamp(min=0)]) @ fit.maps[q].T
-    return _Swap(delta=delta.to(memory.rows), attribute=new, counted=(old >= 0) & (new >= 0) & (old != new))
-
-
-def _ask(logits: AnswerLogits, rows: Float[Tensor, "block d_model"], relation: int) -> Float[Tensor, "block attribute"]:
-    asked = torch.full((len(rows),), relation, dtype=torch.int64, device=rows.device)
-    return logits(rows, asked).float().cpu()
+    return _Swap(delta=delta.to(memory.rows.dtype), attribute=new, counted=(old >= 0) & (new >= 0) & (old != new))
 
 
 def contrast(matrix: Float[Tensor, "relation relation"]) -> float:

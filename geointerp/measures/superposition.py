@@ -5,6 +5,7 @@ project's own, after the claim of arXiv 2605.12426 that "subject embeddings enco
 associated attribute vectors".
 """
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -16,7 +17,7 @@ from torch import Tensor
 from geointerp.errors import MeasureError
 from geointerp.facts.table import FactTable
 from geointerp.measures.least_squares import LinearMaps, ScalarMaps, relative_tolerance
-from geointerp.measures.memory import AttributeVectors, Source, as_memory
+from geointerp.measures.memory import AttributeVectors, FactMemory, Source, as_memory
 from geointerp.models.recall import recall
 from geointerp.plain import plain
 from geointerp.randomness import generator
@@ -46,7 +47,7 @@ class Null:
         return cls(
             mean=float(values.mean()),
             sd=float(values.std(correction=0)),
-            p=(1 + int((values >= observed).sum())) / (1 + len(drawn)),
+            p=math.nan if math.isnan(observed) else (1 + int((values >= observed).sum())) / (1 + len(drawn)),
             draws=len(drawn),
         )
 
@@ -68,7 +69,7 @@ class Superposition:
         r2_leave_one_out: each subject predicted from the fit to all the others; at most 0 for random rows.
         null_in_sample, null_leave_one_out: the same when rows are permuted between subjects.
         saturated: N <= rank + 1, so that any rows at all are fitted exactly and r2_in_sample means nothing.
-        identifiable: a relation's component is determined: the other relations' columns explain none of it.
+        identifiable: a relation's component is determined: it varies, and the other relations explain none of it.
         shares: leave-one-out R2 lost when the relation is dropped.
         shares_in_sample: in-sample R2 lost likewise.
         recall_rows: recall with the rows themselves; None without a network.
@@ -100,6 +101,8 @@ class Superposition:
     @property
     def warning(self) -> str | None:
         """Why no conclusion may rest on r2_in_sample, or None."""
+        if math.isnan(self.r2_in_sample):
+            return "the rows are all the same, so there is nothing to explain and R2 is not defined"
         if self.saturated:
             return (
                 f"in-sample R2 is meaningless here: {self.n_subjects} subjects and {self.rank} free directions fit any "
@@ -121,6 +124,17 @@ class Superposition:
     ) -> Float[Tensor, "relation subject d_model"]:
         """A_r u_{g_r(s)}, float64 on the CPU; zero where the fact is absent."""
         return einsum(self.maps, answer_vectors(facts, attributes), "r m d, r s d -> r s m")
+
+    def check_fits(self, memory: FactMemory) -> None:
+        """Raise MeasureError, naming the sizes, unless the maps lead from the memory's vectors to its rows."""
+        n_relations, d_model, d_attribute = self.maps.shape
+        have = (n_relations, d_model, d_attribute)
+        need = (memory.facts.n_relations, memory.rows.shape[1], memory.attributes.shape[1])
+        if have != need:
+            raise MeasureError(
+                f"the superposition has maps of {have[0]} relations, {have[1]} x {have[2]}, and the source needs "
+                f"{need[0]} relations, {need[1]} x {need[2]}; decompose the same source"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, arrays included."""
@@ -206,7 +220,7 @@ def decompose(
         null_in_sample=Null.of(in_sample, [d[0] for d in drawn]),
         null_leave_one_out=Null.of(leave_one_out, [d[1] for d in drawn]),
         saturated=maps == "linear" and n_subjects <= design.rank + 1,
-        identifiable=tuple(own == lost for own, lost in zip(own_rank, lost_rank, strict=True)),
+        identifiable=tuple(0 < own == lost for own, lost in zip(own_rank, lost_rank, strict=True)),
         shares=tuple(leave_one_out - s[1] for s in shares),
         shares_in_sample=tuple(in_sample - s[0] for s in shares),
         recall_rows=None if memory.logits is None else recall(memory.logits, memory.rows, facts).overall,

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from geointerp.errors import MeasureError
 from geointerp.facts.table import FactTable
 from geointerp.measures.memory import FactMemory, Source, as_memory
 from geointerp.measures.superposition import Superposition, decompose
@@ -72,18 +71,14 @@ def transfer(
         Transfer.
 
     Raises:
-        MeasureError: the network is missing.
+        MeasureError: the network is missing, or the maps do not fit the source.
     """
     check_integer("worlds", worlds, 1)
     memory = as_memory(source, facts)
     logits = memory.logits_for("transfer")
     if superposition is None:
         superposition = decompose(memory, permutations=1)
-    if superposition.maps.shape[0] != memory.facts.n_relations:
-        raise MeasureError(
-            f"the superposition has maps of {superposition.maps.shape[0]} relations and the table "
-            f"{memory.facts.n_relations}; decompose the same source"
-        )
+    superposition.check_fits(memory)
     new = [memory.facts.redrawn(seed, i) for i in range(worlds)]
     recalls = torch.tensor([_recall(logits, memory, superposition, world) for world in new], dtype=torch.float64)
     shuffled = None

@@ -27,9 +27,7 @@ class FactTransformerConfig:
     n_heads: int = 1  # d_head = d_model / n_heads
     d_mlp: int = 256  # hidden units a layer
     n_ctx: int = 2  # longest query; 2 = subject, relation
-    attention: Attention = (
-        "uniform"  # learned softmax; causal average; none: token embeddings are summed up to each position
-    )
+    attention: Attention = "uniform"  # softmax; causal average; none: the first layer sums the embeddings
     positions: bool = False  # learned position embeddings
     normalization: Normalization = None  # before attention, MLP and unembedding; None (JSON null) means no norm
     act_fn: Activation = "relu"

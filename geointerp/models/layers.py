@@ -146,29 +146,36 @@ class MLP(nn.Module):
 
 
 class Block(nn.Module):
-    """Pre-norm block: x + attention, then + MLP. Without attention, the MLP alone."""
+    """Pre-norm block: x + attention, then + MLP.
 
-    def __init__(self, config: FactTransformerConfig) -> None:
+    Without attention, the first block adds the embeddings of all earlier positions in its place, and the others add
+    nothing, so that residuals decompose as they do with attention.
+    """
+
+    def __init__(self, config: FactTransformerConfig, *, first: bool) -> None:
         super().__init__()
+        self.first = first
         self.attn: Attention | None = None if config.attention == "none" else Attention(config)
         if self.attn is not None:
             self.ln1 = norm_or_identity(config)
-            self.hook_attn_out = CheckedHookPoint()
         self.ln2 = norm_or_identity(config)
         self.mlp = MLP(config)
-        self.hook_resid_pre, self.hook_resid_mid, self.hook_resid_post, self.hook_mlp_out = (
-            CheckedHookPoint() for _ in range(4)
-        )
+        self.hook_resid_pre, self.hook_resid_mid, self.hook_resid_post = (CheckedHookPoint() for _ in range(3))
+        self.hook_attn_out, self.hook_mlp_out = CheckedHookPoint(), CheckedHookPoint()
 
     def forward(
         self, x: Float[Tensor, "batch pos d_model"], *, last_only: bool
     ) -> Float[Tensor, "batch query_pos d_model"]:
         x = self.hook_resid_pre(x)
         if self.attn is not None:
-            attn_out = self.hook_attn_out(self.attn(self.ln1(x), last_only=last_only))
-            x = (x[:, -1:] if last_only else x) + attn_out
+            attn_out = self.attn(self.ln1(x), last_only=last_only)
+        elif not self.first:
+            attn_out = torch.zeros_like(x[:, -1:] if last_only else x)
         elif last_only:
-            x = x[:, -1:]
+            attn_out = x[:, :-1].sum(1, keepdim=True)
+        else:
+            attn_out = F.pad(x[:, :-1].cumsum(1), (0, 0, 1, 0))
+        x = (x[:, -1:] if last_only else x) + self.hook_attn_out(attn_out)
         x = self.hook_resid_mid(x)
         return self.hook_resid_post(x + self.hook_mlp_out(self.mlp(self.ln2(x))))
 

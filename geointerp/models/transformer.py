@@ -37,7 +37,7 @@ class FactTransformer(HookedRootModule):
         self.W_pos = nn.Parameter(torch.empty(config.n_ctx, config.d_model)) if config.positions else None
         if config.positions:
             self.hook_pos_embed = CheckedHookPoint()
-        self.blocks = TypedModuleList([Block(config) for _ in range(config.n_layers)])
+        self.blocks = TypedModuleList([Block(config, first=layer == 0) for layer in range(config.n_layers)])
         self.ln_final = norm_or_identity(config)
         self.unembed = None if config.tie_unembed else Unembed(config)
         self.setup()
@@ -75,12 +75,14 @@ class FactTransformer(HookedRootModule):
 
         Args:
             tokens: subjects ``0..N-1``, relations ``N..N+R-1``; see ``geointerp.facts.queries``.
-            answer_only: the last layer and the unembedding see the last position alone (their hooks then have a
-                position axis of length 1, and so have the logits).
+            answer_only: the last layer (without attention: every layer) and the unembedding see the last position
+                alone; their hooks then have a position axis of length 1, and so have the logits.
 
         Raises:
             FactsError: a token outside the vocabulary, or a query longer than n_ctx.
         """
+        if tokens.ndim != 2:
+            raise FactsError(f"tokens of shape {tuple(tokens.shape)} are not [batch pos]; add the axis that lacks")
         check_ids("token", tokens, self.config.d_vocab)
         if tokens.shape[1] > self.config.n_ctx:
             raise FactsError(f"a query of {tokens.shape[1]} tokens does not fit n_ctx={self.config.n_ctx}; shorten it")
@@ -118,11 +120,10 @@ class FactTransformer(HookedRootModule):
         if self.W_pos is not None:
             # a copy, so that a hook that edits in place never writes into W_pos
             x = x + self.hook_pos_embed(self.W_pos[: x.shape[1]].expand_as(x).clone())
-        if self.config.attention == "none":  # no layer moves information between positions, so the input sums it up
-            x = x.sum(1, keepdim=True) if answer_only else x.cumsum(1)
-        last = len(self.blocks) - 1
         for layer, block in enumerate(self.blocks):
-            x = block(x, last_only=answer_only and layer == last)
+            # without attention nothing moves between positions after the first layer, so the rest need the last alone
+            alone = answer_only and (layer == len(self.blocks) - 1 or self.config.attention == "none")
+            x = block(x, last_only=alone)
         return self.ln_final(x)
 
     # ---- its weights, by TransformerLens's names ----

@@ -68,7 +68,7 @@ def build_report(run: Run, analysis: Analysis) -> str:
     summary = Summary(
         description=describe(run.config, facts, run.model.n_parameters),
         tiles=summary_tiles(analysis),
-        warnings=tuple(w for w in (analysis.superposition.warning, _unfinished(run)) if w),
+        warnings=tuple(w for w in (analysis.superposition.warning, _unfinished(run), _not_recalled(analysis)) if w),
         settings=settings_rows(run.config),
     )
     walk = build_walk(as_memory(run.model, facts), analysis)
@@ -157,6 +157,15 @@ def settings_rows(config: RunConfig) -> tuple[tuple[str, str, str], ...]:
 
 def _unfinished(run: Run) -> str | None:
     return None if run.finished else "training was interrupted: what follows describes an unfinished model"
+
+
+def _not_recalled(analysis: Analysis) -> str | None:
+    found = analysis.superposition.recall_rows
+    if found is None or found == 1.0:
+        return None
+    return (
+        f"recall 1 was not reached ({number(found)} of the facts come out right): facts not learned are mixed in below"
+    )
 
 
 def _counted(count: int, what: str) -> str:

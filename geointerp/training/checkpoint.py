@@ -17,7 +17,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,11 @@ from geointerp.facts.files import read_facts, write_facts
 from geointerp.facts.table import FactTable
 from geointerp.models.transformer import FactTransformer
 from geointerp.training.config import RunConfig
+from geointerp.training.loop import Evaluation
 
 SCHEMA_VERSION = 1
+EVALUATION_KEYS = {field.name for field in fields(Evaluation)}
+CONFIG_KEYS = {"schema_version", "versions", "threads", "facts_digest", "config"}
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """From schema v to v + 1: a function of the whole config.json."""
 
@@ -173,9 +176,13 @@ def read_config(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
         )
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        found = int(content["schema_version"])
+        found = content["schema_version"]
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise CheckpointError(f"{path} is not the config.json of a run ({type(error).__name__}: {error})") from error
+        raise CheckpointError(
+            f"{path} is not the config.json of a run ({type(error).__name__}: {one_line(error)})"
+        ) from error
+    if type(found) is not int:
+        raise CheckpointError(f"{path} has schema version {found!r}, which is not a whole number; restore the file")
     if found > SCHEMA_VERSION:
         raise CheckpointError(
             f"{path} has schema version {found} and this geointerp reads up to {SCHEMA_VERSION}; "
@@ -189,10 +196,14 @@ def read_config(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
         content = UPGRADES[found](content)
         warnings.warn(f"{path}: read schema version {found} as version {found + 1}", stacklevel=2)
         found += 1
+    if set(content) != CONFIG_KEYS:
+        odd = ", ".join(sorted(set(content) ^ CONFIG_KEYS))
+        raise CheckpointError(f"{path} must have exactly the keys {', '.join(sorted(CONFIG_KEYS))}; look at {odd}")
     try:
-        return RunConfig.from_dict(content.get("config"), str(path)), content
+        return RunConfig.from_dict(content["config"], str(path)), content
     except ConfigError as error:
-        raise CheckpointError(str(error)) from error
+        where = "" if str(path) in str(error) else f"{path}: "
+        raise CheckpointError(f"{where}{error}") from error
 
 
 def load_weights(model: FactTransformer, weights: dict[str, Tensor], where: str) -> None:
@@ -253,7 +264,10 @@ def load_run(folder: str | Path, device: str | torch.device = "cpu") -> Run:
         raise CheckpointError(
             f"{folder / 'facts.parquet'} is not the table that config.json was written for; restore it"
         )
-    model = FactTransformer(config.model)
+    try:
+        model = FactTransformer(config.model)
+    except RuntimeError as error:  # sizes that no memory holds
+        raise CheckpointError(f"the model of {folder / 'config.json'} cannot be made: {one_line(error)}") from error
     model.check_fits(facts)
     load_weights(model, read_tensors(folder / "model.safetensors")[0], str(folder / "model.safetensors"))
     return Run(
@@ -267,14 +281,25 @@ def load_run(folder: str | Path, device: str | torch.device = "cpu") -> Run:
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Evaluations of a run, oldest first; a last line cut off by a kill is left out."""
+    """Evaluations of a run, oldest first; a last line cut off by a kill is left out.
+
+    Raises:
+        CheckpointError: unreadable, or a line is not an evaluation.
+    """
     path = folder / "metrics.jsonl"
-    records = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+    records: list[dict[str, Any]] = []
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} cannot be read ({one_line(error)}); restore it") from error
+    for number, line in enumerate(lines, start=1):
         try:
-            records.append(json.loads(line))
+            record = json.loads(line)
         except ValueError:
             break
+        if not isinstance(record, dict) or set(record) != EVALUATION_KEYS:
+            raise CheckpointError(f"{path}, line {number}: not an evaluation with {', '.join(sorted(EVALUATION_KEYS))}")
+        records.append(record)
     return records
 
 

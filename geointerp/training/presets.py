@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from geointerp.errors import ConfigError
+from geointerp.errors import ConfigError, FactsError
 from geointerp.models.config import FactTransformerConfig
 from geointerp.settings import check_choice
 from geointerp.training.config import FactsConfig, RunConfig, TrainConfig
@@ -65,6 +65,7 @@ def plan(
 
     Raises:
         ConfigError: an unknown preset or setting, a bad value, or both facts and a size of a random world.
+        FactsError: too few subjects or attributes to measure anything.
     """
     from geointerp.facts.worlds import random_bijections
 
@@ -85,6 +86,12 @@ def plan(
         where = FactsConfig(disjoint=disjoint, seed=seed)
     else:
         where = FactsConfig(source=source or "a table", seed=seed)
+    known = int(facts.present.any(0).sum())
+    if known < 3 or facts.n_attributes < 2:
+        raise FactsError(
+            f"{where.source}: {known} subjects with facts and {facts.n_attributes} attributes; to learn and to measure "
+            "anything takes at least 3 subjects and 2 attributes"
+        )
     given = {name: value for name, value in (changes or {}).items() if value is not None}
     of_model = {field.name for field in fields(FactTransformerConfig)}
     of_training = {field.name for field in fields(TrainConfig)}

@@ -80,6 +80,8 @@ def resume_run(folder: str | Path, *, device: str = "cpu") -> Run:
 
 def _train(folder: Path, trainer: Trainer) -> Run:
     """Advance to the end or to Ctrl-C, keeping the folder whole at every moment."""
+    for name in ("analysis.json", "analysis.safetensors", "report.html"):  # of weights that are about to change
+        (folder / name).unlink(missing_ok=True)
     records = [r for r in read_metrics(folder) if r["step"] <= trainer.step]
     keep = snapshot_steps(trainer.config.steps, trainer.config.snapshots)
     saved = time.monotonic()
@@ -115,7 +117,7 @@ def _train(folder: Path, trainer: Trainer) -> Run:
             raise
         save()  # not after a second Ctrl-C: it may have come in the middle of a step, and the last checkpoint is whole
     if trainer.finished is not None:
-        (folder / "training.safetensors").unlink()
+        (folder / "training.safetensors").unlink(missing_ok=True)
     return load_run(folder, trainer.device)
 
 

@@ -107,7 +107,7 @@ def test_a_world_of_ones_own_size() -> None:
 
 def test_a_table_is_recorded_by_its_name(tmp_path: Path) -> None:
     path = tmp_path / "mine.tsv"
-    path.write_text("who\tlikes\nann\ttea\nbob\tjam\n")
+    path.write_text("who\tlikes\nann\ttea\nbob\tjam\ncy\ttea\n")
     config, facts = tyro.cli(Plan, args=["--facts", str(path)]).resolve()
     assert config.facts.source == "mine.tsv"  # no path of this machine
     assert facts.attribute_names == ("tea", "jam")

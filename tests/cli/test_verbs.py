@@ -480,3 +480,22 @@ def test_failures_of_a_process_are_one_line(measured: Path, tmp_path: Path) -> N
         done = process("info", folder)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
         assert message in done.stderr
+
+
+def test_the_version(capsys: Capture) -> None:
+    from importlib.metadata import version
+
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == version("geointerp")
+
+
+def test_a_file_that_may_not_be_read_is_one_line(here: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(self: Path, *args: object, **kwargs: object) -> bool:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "is_file", refused)
+    assert main(["info", "closed"]) == 1
+    said = capsys.readouterr().err.strip()
+    assert "closed" in said
+    assert "Permission denied; check the path" in said
+    assert "\n" not in said

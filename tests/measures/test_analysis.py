@@ -54,8 +54,27 @@ def test_not_measured_other_version_and_damaged(tmp_path: Path) -> None:
     path.write_text(json.dumps(content | {"analysis_version": 99}))
     with pytest.raises(CheckpointError, match="version 99"):
         read_analysis(tmp_path)
-    del content["measures"]["gating"]
-    for text in (json.dumps(content), "{", "[]", "3"):
+    for text in ("{", "[]", "3", "{}"):
         path.write_text(text)
         with pytest.raises(CheckpointError, match="damaged"):
             read_analysis(tmp_path)
+    content["measures"]["gating"]["layers"] = []
+    path.write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match="were changed"):
+        read_analysis(tmp_path)
+
+
+def test_arrays_of_another_measurement_and_weights_changed_since_are_refused(tmp_path: Path) -> None:
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(b"some weights")
+    write_analysis(tmp_path, small_analysis())
+    assert read_analysis(tmp_path).transfer.recall == 1.0
+    weights.write_bytes(b"other weights")
+    with pytest.raises(CheckpointError, match=r"measured on other weights.*geointerp measure"):
+        read_analysis(tmp_path)
+    weights.write_bytes(b"some weights")
+    arrays = (tmp_path / "analysis.safetensors").read_bytes()
+    write_analysis(tmp_path, small_analysis(n_relations=1))
+    (tmp_path / "analysis.safetensors").write_bytes(arrays)
+    with pytest.raises(CheckpointError, match="belong to another measurement"):
+        read_analysis(tmp_path)

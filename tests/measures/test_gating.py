@@ -17,7 +17,7 @@ from geointerp import (
     gating,
     random_bijections,
 )
-from geointerp.errors import MeasureError
+from geointerp.errors import ConfigError, MeasureError
 from geointerp.measures.gating import UNIT_CLASSES
 from geointerp.models import recall as recall_module
 
@@ -228,5 +228,7 @@ def test_bad_input_is_refused_with_a_reason() -> None:
         gating(torch.ones(2, 20, 3))
     with pytest.raises(MeasureError, match=r"\(2, 19, 3\).*2 relations and 20 subjects"):
         gating(torch.ones(2, 19, 3), facts)
+    with pytest.raises(ConfigError, match=r"near=0\.6 calls one firing rate both off and on"):
+        gating(torch.ones(2, 20, 3), facts, near=0.6)
     with pytest.raises(MeasureError, match="pre_activations=None"):
         gating((normal(20, 4), normal(20, 4)), facts)

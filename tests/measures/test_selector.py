@@ -105,7 +105,9 @@ def test_bad_input_is_refused_with_a_reason() -> None:
     with pytest.raises(MeasureError, match="logits=None"):
         selector((normal(20, 4), normal(20, 4)), facts)
     fit = decompose(perfect_selector(random_bijections(20, 3, seed=7)), permutations=1)
-    with pytest.raises(MeasureError, match="maps of 3 relations and the table 2"):
+    with pytest.raises(MeasureError, match="maps of 3 relations, 15 x 5, and the source needs 2 relations, 10 x 5"):
         selector(perfect_selector(facts), superposition=fit)
+    with pytest.raises(MeasureError, match="10 x 4, and the source needs 2 relations, 10 x 5"):
+        selector(perfect_selector(facts), superposition=decompose((normal(20, 10), normal(20, 4)), facts))
     with pytest.raises(MeasureError, match="brings its own facts"):
         as_memory(perfect_selector(facts), facts.redrawn(1))

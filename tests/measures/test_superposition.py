@@ -258,6 +258,12 @@ def test_bad_input_is_refused_with_a_reason() -> None:
         decompose((rows, attributes), facts, maps="scalar")
     with pytest.raises((ConfigError, TypeError), match="linear"):  # TypeError where types are checked at run time
         decompose((rows, attributes), facts, maps="lineer")  # pyright: ignore[reportArgumentType] - the point
+    with pytest.raises((ConfigError, TypeError), match="unembed"):
+        decompose((rows, attributes), facts, vectors="unembd")  # pyright: ignore[reportArgumentType] - the point
+    with pytest.raises((MeasureError, TypeError)):
+        decompose((rows.numpy(), attributes.numpy()), facts)  # pyright: ignore[reportArgumentType] - the point
+    with pytest.raises((MeasureError, TypeError)):
+        decompose((rows.long(), attributes), facts)
     with pytest.raises(ConfigError, match="permutations=0"):
         decompose((rows, attributes), facts, permutations=0)
     with pytest.raises(MeasureError, match="needs at least 3"):
@@ -272,4 +278,16 @@ def test_one_relation_and_constant_rows() -> None:
     assert fit.shares_in_sample[0] == pytest.approx(1)
     constant = decompose((torch.ones(30, 4), attributes), facts, permutations=3)
     assert np.isnan(constant.r2_in_sample)
+    assert np.isnan(constant.null_in_sample.p)
+    assert constant.warning is not None
+    assert "not defined" in constant.warning
     assert constant.to_dict()["r2_in_sample"] is None
+
+
+def test_a_component_that_never_varies_is_not_identifiable() -> None:
+    answers = torch.stack([torch.randperm(30, generator=torch.Generator().manual_seed(0)), torch.zeros(30).long()])
+    facts = FactTable(answers=answers, n_attributes=30)
+    fit = decompose((normal(30, 4), normal(30, 4, seed=1)), facts, permutations=3)
+    assert fit.identifiable == (True, False)  # the second is one with the intercept
+    assert fit.warning is not None
+    assert decompose((normal(30, 4), torch.zeros(30, 4)), facts, permutations=3).identifiable == (False, False)

@@ -103,9 +103,16 @@ def test_biases_add_up_layer_by_layer(build: Build) -> None:
 def test_without_attention_the_stream_is_the_sum_of_embeddings_and_mlps(build: Build) -> None:
     model = build(attention="none", n_layers=2)
     _, cache = run(model)
-    close(cache["resid_pre", 0], model.W_E[QUERIES].cumsum(1))
-    mlps: Any = cache.decompose_resid(mode="mlp", incl_embeds=False)
-    close(cache["resid_pre", 0] + mlps.sum(0), cache["resid_post", 1])
+    close(cache["resid_pre", 0], model.W_E[QUERIES])
+    close(cache["resid_mid", 0], model.W_E[QUERIES].cumsum(1))
+    assert not cache["attn_out", 1].any()
+    parts, labels = cache.decompose_resid(return_labels=True)
+    assert labels == ["embed", "0_attn_out", "0_mlp_out", "1_attn_out", "1_mlp_out"]
+    close(parts.sum(0), cache["resid_post", 1])
+    logits = model(QUERIES)
+    answers = torch.tensor([6, 0, 3, 3])
+    attributions = cache.logit_attrs(parts[..., -1, :], answers, pos_slice=-1)
+    close(attributions.sum(0), logits[torch.arange(4), -1, answers])
 
 
 @pytest.mark.parametrize("normalization", [None, "LN", "RMS"])
@@ -136,8 +143,6 @@ def test_patching_the_first_stream_swaps_one_token(build: Build, attention: str)
     corrupted = torch.tensor([[4, 7]])
     swept = patching.get_act_patch_resid_pre(model, corrupted, clean, answer_zero)
     swapped = torch.stack([answer_zero(model(torch.tensor(query))) for query in ([[1, 7]], [[4, 5]])])
-    if attention == "none":  # the embeddings were summed before the first block: its last position is the whole query
-        swapped = torch.stack([answer_zero(model(torch.tensor(query))) for query in ([[4, 7]], [[1, 5]])])
     close(swept[0], swapped.detach())
 
 

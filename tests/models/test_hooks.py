@@ -25,8 +25,9 @@ def weights_of_first_block(model: FactTransformer) -> dict[str, Tensor]:
 def block_names(layer: int, *, attention: str, norm: bool) -> set[str]:
     """As HookedTransformer called them."""
     names = {"hook_resid_pre", "hook_resid_mid", "hook_resid_post", "hook_mlp_out", "mlp.hook_pre", "mlp.hook_post"}
+    names.add("hook_attn_out")  # without attention: what the first block adds of earlier positions, and zeros
     if attention != "none":
-        names |= {"hook_attn_out", "attn.hook_v", "attn.hook_pattern", "attn.hook_z"}
+        names |= {"attn.hook_v", "attn.hook_pattern", "attn.hook_z"}
     if attention == "learned":
         names |= {"attn.hook_q", "attn.hook_k", "attn.hook_attn_scores"}
     if norm:

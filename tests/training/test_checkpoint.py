@@ -469,3 +469,49 @@ def test_read_config_gives_the_whole_file(trained: Path) -> None:
     config, content = read_config(trained)
     assert content == json.loads((trained / "config.json").read_text())
     assert config.to_dict() == content["config"]
+
+
+# ---- the rest of the folder ----
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"step": 1}\n', "line 1: not an evaluation"),
+        (b"[1]\n", "line 1: not an evaluation"),
+        (b"\xff\xfe\x00", "cannot be read"),
+    ],
+    ids=["too little", "a list", "not UTF-8"],
+)
+def test_metrics_that_are_no_evaluations_are_refused(run: Path, content: bytes, message: str) -> None:
+    (run / "metrics.jsonl").write_bytes(content)
+    with pytest.raises(CheckpointError, match=message):
+        load_run(run)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c | {"extra": 1}, "look at extra"),
+        (lambda c: {k: v for k, v in c.items() if k != "versions"}, "look at versions"),
+        (lambda c: c | {"schema_version": True}, "True, which is not a whole number"),
+        (lambda c: c | {"schema_version": "1"}, "'1', which is not a whole number"),
+    ],
+    ids=["unknown key", "missing key", "true", "text"],
+)
+def test_the_whole_config_file_is_read_strictly(
+    run: Path, change: Callable[[dict[str, Any]], dict[str, Any]], message: str
+) -> None:
+    path = run / "config.json"
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    with pytest.raises(CheckpointError, match=message):
+        load_run(run)
+
+
+def test_a_model_that_no_memory_holds_is_refused(run: Path) -> None:
+    path = run / "config.json"
+    content = json.loads(path.read_text())
+    content["config"]["model"]["d_mlp"] = 10**15
+    path.write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match="cannot be made"):
+        load_run(run)

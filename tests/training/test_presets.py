@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from geointerp import PRESETS, FactTransformerConfig, TrainConfig, plan, random_bijections
-from geointerp.errors import ConfigError
+from geointerp import PRESETS, FactTable, FactTransformerConfig, TrainConfig, plan, random_bijections
+from geointerp.errors import ConfigError, FactsError
 
 
 @pytest.mark.parametrize("name", list(PRESETS))
@@ -90,3 +90,10 @@ def test_ones_own_facts() -> None:
 def test_what_does_not_fit_is_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         plan(**arguments)
+
+
+@pytest.mark.parametrize("answers", [[[0, 1]], [[0, 0, 0, 0]]], ids=["two subjects", "one attribute"])
+def test_a_table_too_small_to_measure_is_refused_before_training(answers: list[list[int]]) -> None:
+    facts = FactTable(answers=torch.tensor(answers), n_attributes=max(map(max, answers)) + 1)
+    with pytest.raises(FactsError, match=r"mine\.csv: . subjects with facts .* at least 3 subjects and 2 attributes"):
+        plan(facts=facts, source="mine.csv")

@@ -289,6 +289,17 @@ def test_a_damaged_training_state_is_refused(tiny: Tiny, tmp_path: Path, before_
     assert resume_run(folder).finished
 
 
+def test_resuming_drops_what_was_measured_on_the_old_weights(tiny: Tiny, tmp_path: Path, before_step: Any) -> None:
+    folder = tmp_path / "run"
+    before_step({5: ctrl_c})
+    assert not train_run(folder, *tiny()).finished
+    stale = [folder / name for name in ("analysis.json", "analysis.safetensors", "report.html")]
+    for path in stale:
+        path.write_text("of the weights after 5 steps")
+    assert resume_run(folder).finished
+    assert not any(path.exists() for path in stale)
+
+
 def test_divergence_leaves_the_weights_from_before_the_step(tiny: Tiny, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     config, facts = tiny(learning_rate=1e30, warmup_steps=0)
