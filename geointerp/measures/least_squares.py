@@ -96,12 +96,11 @@ class LinearMaps:
         stacked = self.right.T @ ((self.basis.T @ centred) / self.values[:, None])
         return rearrange(stacked, "(r d) m -> r m d", r=self.n_relations)
 
-    def block_ranks(self) -> tuple[list[int], list[int]]:
-        """(rank of relation r's own block, rank that is lost when it is dropped), one of each a relation."""
-        own = [
+    def own_ranks(self) -> list[int]:
+        """Rank of each relation's own block of columns."""
+        return [
             numerical_rank(torch.linalg.svdvals(self._columns([r])), self.tolerance) for r in range(self.n_relations)
         ]
-        return own, [self.rank - self.without(r).rank for r in range(self.n_relations)]
 
     def without(self, relation: int) -> "LinearMaps":
         """The design that lacks one relation."""
@@ -163,10 +162,9 @@ class ScalarMaps:
         alpha = (self.right / self.values[:, None]).T @ einsum(self.basis, centred, "k s d, s d -> k")
         return alpha[:, None, None] * torch.eye(self.d_attribute, dtype=centred.dtype)
 
-    def block_ranks(self) -> tuple[list[int], list[int]]:
-        own = [int(bool(self.triangle[:, r].norm() > 0)) for r in range(self.n_relations)]
-        lost = [self.rank - self.without(r).rank for r in range(self.n_relations)]
-        return own, lost
+    def own_ranks(self) -> list[int]:
+        """1 for each relation whose components vary, else 0."""
+        return [int(bool(self.triangle[:, r].norm() > 0)) for r in range(self.n_relations)]
 
     def without(self, relation: int) -> "ScalarMaps":
         kept = [r for r in range(self.n_relations) if r != relation]

@@ -191,7 +191,7 @@ def decompose(
             f"scalar maps need rows and attribute vectors of one width, got {rows.shape[1]} and {components.shape[2]}; "
             "use maps='linear'"
         )
-    data_dtype = min((memory.rows.dtype, memory.attributes.dtype), key=lambda t: -torch.finfo(t).eps)
+    data_dtype = max((memory.rows.dtype, memory.attributes.dtype), key=lambda t: torch.finfo(t).eps)
     tolerance = relative_tolerance(data_dtype, n_subjects, components.shape[0] * components.shape[2])
     design = LinearMaps.of(components, tolerance) if maps == "linear" else ScalarMaps(components, tolerance)
     mean = rows.mean(0)
@@ -202,8 +202,11 @@ def decompose(
     for draw in range(permutations):
         order = torch.randperm(n_subjects, generator=generator(seed, "permutation null", draw))
         drawn.append(_r2(design, centred[order]))
-    shares = [_r2(design.without(r), centred) for r in range(facts.n_relations)]
-    own_rank, lost_rank = design.block_ranks()
+    shares, lost_ranks = [], []
+    for relation in range(facts.n_relations):  # one at a time: each reduced design is as large as the whole
+        rest = design.without(relation)
+        shares.append(_r2(rest, centred))
+        lost_ranks.append(design.rank - rest.rank)
     fitted_maps = design.maps(centred)
     intercept = mean - einsum(fitted_maps, components.mean(1), "r m d, r d -> m")
 
@@ -220,7 +223,7 @@ def decompose(
         null_in_sample=Null.of(in_sample, [d[0] for d in drawn]),
         null_leave_one_out=Null.of(leave_one_out, [d[1] for d in drawn]),
         saturated=maps == "linear" and n_subjects <= design.rank + 1,
-        identifiable=tuple(0 < own == lost for own, lost in zip(own_rank, lost_rank, strict=True)),
+        identifiable=tuple(0 < own == lost for own, lost in zip(design.own_ranks(), lost_ranks, strict=True)),
         shares=tuple(leave_one_out - s[1] for s in shares),
         shares_in_sample=tuple(in_sample - s[0] for s in shares),
         recall_rows=None if memory.logits is None else recall(memory.logits, memory.rows, facts).overall,

@@ -4,9 +4,9 @@ import math
 
 from geointerp.facts.table import FactTable
 from geointerp.measures.superposition import Superposition
-from geointerp.report.palette import BLUE, GREEN, GREY, ORANGE, figure, null_bar, overlaid
+from geointerp.report.palette import BLUE, GREEN, GREY, NAMED_BARS, ORANGE, figure, null_bar, overlaid, relation_axis
 from geointerp.report.panel import Panel, clipped, notes
-from geointerp.report.wording import hover_names, in_sentence, joined, number, plotly_text
+from geointerp.report.wording import hover_names, in_sentence, joined, number
 
 R2_FLOOR = -1.0  # bars of R2 end here; leave-one-out R2 of nulls goes to minus hundreds
 HATCHED = {"shape": "x", "size": 6, "solidity": 0.25}
@@ -182,7 +182,7 @@ def shares_panel(fit: Superposition, facts: FactTable) -> Panel:
     known = [(share, r) for r, share in enumerate(fit.shares) if fit.identifiable[r] and not math.isnan(share)]
     drawn = [0.0 if math.isnan(share) else share for share in fit.shares]
     lost = [r for r, identifiable in enumerate(fit.identifiable) if not identifiable]
-    few = len(names) <= 24
+    few = len(names) <= NAMED_BARS
     plot = figure(
         max(150, min(640, 76 + 30 * len(names))),
         xaxis={
@@ -191,15 +191,7 @@ def shares_panel(fit: Superposition, facts: FactTable) -> Panel:
             "nticks": 6,
             "range": [1.25 * min(0.0, *drawn), 1.25 * max(0.0, *drawn) or 0.1],  # room for labels at either end
         },
-        yaxis={
-            "autorange": "reversed",
-            "automargin": True,
-            **(
-                {"tickvals": list(range(len(names))), "ticktext": [plotly_text(n, 18) for n in names]}
-                if few
-                else {"title": {"text": "relation"}}
-            ),
-        },
+        yaxis=relation_axis(names),
         margin={"l": 56, "r": 64, "t": 12, "b": 48},
     )
     plot.add_bar(

@@ -6,9 +6,9 @@ from typing import Any
 
 from geointerp.facts.table import FactTable
 from geointerp.models.recall import Recall
-from geointerp.report.palette import BLUE, GREY, ORANGE, figure
+from geointerp.report.palette import BLUE, GREY, NAMED_BARS, ORANGE, figure, relation_axis
 from geointerp.report.panel import Panel, clipped, notes
-from geointerp.report.wording import hover_names, in_sentence, number, plotly_text
+from geointerp.report.wording import hover_names, in_sentence, number
 
 
 def training_panel(metrics: Sequence[Mapping[str, Any]], facts: FactTable, *, finished: bool = True) -> Panel:
@@ -96,19 +96,11 @@ def recall_panel(found: Recall, facts: FactTable) -> Panel:
     known = [(value, r) for r, value in enumerate(found.by_relation) if not math.isnan(value)]
     (lowest, worst), (highest, best) = min(known), max(known, key=lambda pair: (pair[0], -pair[1]))
     asked = facts.present.sum(1).tolist()
-    few = len(names) <= 24
+    few = len(names) <= NAMED_BARS
     plot = figure(
         max(150, min(640, 76 + 30 * len(names))),
         xaxis={"title": {"text": "recall"}, "range": [0, 1.12], "tickvals": [0, 0.25, 0.5, 0.75, 1]},
-        yaxis={
-            "autorange": "reversed",
-            "automargin": True,
-            **(
-                {"tickvals": list(range(len(names))), "ticktext": [plotly_text(n, 18) for n in names]}
-                if few
-                else {"title": {"text": "relation"}}
-            ),
-        },
+        yaxis=relation_axis(names),
     )
     plot.add_bar(
         orientation="h",

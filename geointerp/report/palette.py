@@ -1,11 +1,14 @@
 """Colours and bar patterns, told apart by colour-blind readers and in grey print, on light and on dark paper."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 
-BLUE, ORANGE, GREEN, RED, PINK, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
-"""Okabe and Ito's colours (2008), without the yellow and the black that vanish on one of the papers."""
+from geointerp.report.wording import plotly_text
+
+BLUE, ORANGE, GREEN = "#0072B2", "#E69F00", "#009E73"
+"""Of Okabe and Ito's colours (2008)."""
 
 GREY = "#8A9099"  # nulls, controls and chance, in every figure
 
@@ -13,6 +16,8 @@ CLASS_COLOURS: dict[str, str] = {"gate": BLUE, "data-dependent": ORANGE, "always
 CLASS_PATTERNS: dict[str, str] = {"gate": "", "data-dependent": "/", "always-on": "x", "always-off": "."}
 
 SEQUENTIAL = "Cividis"
+
+NAMED_BARS = 24  # more bars than this go without names and numbers of their own
 
 
 def figure(height: int, **layout: Any) -> go.Figure:
@@ -27,6 +32,16 @@ def figure(height: int, **layout: Any) -> go.Figure:
         "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "xanchor": "left"},
     }
     return go.Figure(layout=base | layout)
+
+
+def relation_axis(names: Sequence[str]) -> dict[str, Any]:
+    """Settings of a vertical axis with a bar a relation, the first on top: named where few enough to read."""
+    named = {"tickvals": list(range(len(names))), "ticktext": [plotly_text(name, 18) for name in names]}
+    return {
+        "autorange": "reversed",
+        "automargin": True,
+        **(named if len(names) <= NAMED_BARS else {"title": {"text": "relation"}}),
+    }
 
 
 def overlaid(shape: str) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Plain, sorted, indented JSON; NaN is refused by never being produced (use None)."""
+    """Indented JSON; a NaN in the content is a ValueError (``plain`` makes it None)."""
     write_atomically(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
 
 

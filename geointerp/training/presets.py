@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 class Preset:
     """A world and the settings that differ from the defaults. Chosen on seeds of 100 and up, see LOG.md."""
 
-    about: str
     subjects: int
     relations: int
     model: dict[str, Any]
@@ -25,15 +24,13 @@ class Preset:
 
 
 PRESETS = {
-    "quick": Preset(
-        about="a small world, trained and measured in under a minute",
+    "quick": Preset(  # trained and measured in under a minute
         subjects=512,
         relations=2,
         model={"d_model": 64, "d_mlp": 256, "attention": "none"},
         training={"steps": 1000, "batch_size": 512, "row_noise": 1.0},
     ),
     "controlled": Preset(
-        about="N=1024 subjects, R=4 shared bijections, one layer",
         subjects=1024,
         relations=4,
         model={"d_model": 64, "d_mlp": 256, "attention": "none"},

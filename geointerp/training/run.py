@@ -11,6 +11,7 @@ from typing import Any
 from tqdm import tqdm
 
 from geointerp.errors import CheckpointError, TrainingError
+from geointerp.facts.files import read_facts
 from geointerp.facts.table import FactTable
 from geointerp.models.transformer import FactTransformer
 from geointerp.training.checkpoint import (
@@ -61,8 +62,6 @@ def resume_run(folder: str | Path, *, device: str = "cpu") -> Run:
     folder = Path(folder)
     config, _ = read_config(folder)
     if not (folder / "model.safetensors").exists():  # killed before its first checkpoint: nothing but the start is lost
-        from geointerp.facts.files import read_facts
-
         trainer = Trainer(
             FactTransformer(config.model).to(device), read_facts(folder / "facts.parquet"), config.training
         )

